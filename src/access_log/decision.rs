@@ -110,6 +110,7 @@ impl DecisionRecord {
             used: counted.map(|quota| quota.used),
             cost: self.quota.map(|quota| quota.cost),
             reserved: &[],
+            charges: &[],
             settled: &[],
             wait: self.wait,
             left: false,

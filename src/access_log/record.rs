@@ -180,7 +180,10 @@ pub struct LoggedCost {
     pub rule: Arc<str>,
     /// The cost that was charged at admission.
     pub reserved: u64,
-    /// The cost in the end; `None`: the reserve stays charged.
+    /// The charges while the response passed: the time of each since the arrival, and everything that
+    /// was charged by then.
+    pub charges: Vec<(Duration, u64)>,
+    /// The cost in the end; `None`: what was charged stays charged.
     pub settled: Option<u64>,
 }
 
@@ -210,6 +213,10 @@ pub struct FlowRecord<'a> {
     /// The costs that were reserved, by rule.
     #[serde(skip_serializing_if = "<[LoggedCost]>::is_empty", serialize_with = "reserved")]
     pub reserved: &'a [LoggedCost],
+    /// The charges while the response passed, by rule: the time of each since the arrival in
+    /// milliseconds, and everything that was charged by then.
+    #[serde(skip_serializing_if = "has_no_charge", serialize_with = "charges")]
+    pub charges: &'a [LoggedCost],
     /// The costs that were settled, by rule.
     #[serde(skip_serializing_if = "has_no_settlement", serialize_with = "settled")]
     pub settled: &'a [LoggedCost],
@@ -249,15 +256,19 @@ fn timestamp<S: Serializer>(instant: &Instant, serializer: S) -> Result<S::Ok, S
     serializer.collect_str(&humantime::format_rfc3339_nanos(time))
 }
 
-/// Writes milliseconds with nanosecond precision, by which `replay` orders ends.
+/// Returns milliseconds with nanosecond precision, by which `replay` orders ends.
 #[expect(clippy::cast_precision_loss, reason = "exact up to 104 days")]
+fn in_millis(duration: Duration) -> f64 {
+    duration.as_nanos() as f64 / 1e6
+}
+
 fn millis<S, D>(duration: &D, serializer: S) -> Result<S::Ok, S::Error>
 where
     S: Serializer,
     D: Into<Option<Duration>> + Copy,
 {
     match (*duration).into() {
-        Some(duration) => serializer.serialize_f64(duration.as_nanos() as f64 / 1e6),
+        Some(duration) => serializer.serialize_f64(in_millis(duration)),
         None => serializer.serialize_none(),
     }
 }
@@ -332,6 +343,25 @@ fn reserved<S: Serializer>(costs: &&[LoggedCost], serializer: S) -> Result<S::Ok
     serializer.collect_map(costs.iter().map(|cost| (&*cost.rule, cost.reserved)))
 }
 
+fn has_no_charge(costs: &[LoggedCost]) -> bool {
+    costs.iter().all(|cost| cost.charges.is_empty())
+}
+
+fn charges<S: Serializer>(costs: &&[LoggedCost], serializer: S) -> Result<S::Ok, S::Error> {
+    let charged = costs.iter().filter(|cost| !cost.charges.is_empty());
+    serializer.collect_map(charged.map(|cost| (&*cost.rule, Charges(&cost.charges))))
+}
+
+/// The charges of one rule, each as its milliseconds and the total.
+struct Charges<'a>(&'a [(Duration, u64)]);
+
+impl Serialize for Charges<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let charge = |&(after, total): &(Duration, u64)| (in_millis(after), total);
+        serializer.collect_seq(self.0.iter().map(charge))
+    }
+}
+
 fn has_no_settlement(costs: &[LoggedCost]) -> bool {
     costs.iter().all(|cost| cost.settled.is_none())
 }
@@ -399,6 +429,7 @@ pub(crate) fn sample(path: &str) -> AccessRecord<'_> {
             used: Some(10),
             cost: Some(1),
             reserved: &[],
+            charges: &[],
             settled: &[],
             wait: Duration::ZERO,
             left: false,
@@ -470,7 +501,8 @@ mod tests {
     fn every_field_is_in_the_documentation() {
         let keys =
             [LoggedKey { rule: "r".into(), key: None, priority: true, plan: Some("gold".into()) }];
-        let costs = [LoggedCost { rule: "r".into(), reserved: 1, settled: Some(2) }];
+        let charges = vec![(Duration::from_micros(1_500), 2)];
+        let costs = [LoggedCost { rule: "r".into(), reserved: 1, charges, settled: Some(2) }];
         let sharers = [LoggedSharer { rule: "r".into(), sharer: Sharer::default() }];
         let limits = [limit()];
         let mut record = sample("/");
@@ -495,11 +527,13 @@ mod tests {
         flow.limits = &limits;
         flow.limit_changes = &limits;
         flow.reserved = &costs;
+        flow.charges = &costs;
         flow.settled = &costs;
         flow.dry_run = Some("trial");
         flow.left = true;
         record.preview = Some(PreviewRecord { route: Some("r"), status: Some(404), flow: None });
         let line = serde_json::to_value(record).unwrap();
+        assert_eq!(line["flow"]["charges"], json!({ "r": [[1.5, 2]] }));
         let names = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
         let mut logged = names(&line);
         logged.retain(|name| name != "flow" && name != "preview");

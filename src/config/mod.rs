@@ -68,8 +68,8 @@ pub use scenario::{
 };
 pub use snapshot::{
     ClaimSource, Claims, GateRules, KeySource, Members, RequestContext, Route, RouteRule,
-    RuleGroup, RuleOwner, RuleSync, Server, Shared, SharedPlans, Snapshot, Unrouted, Upstream,
-    is_served, outcome, rejected_path,
+    RuleGroup, RuleOwner, RuleSync, Server, Settling, Shared, SharedPlans, Snapshot, Unrouted,
+    Upstream, is_served, outcome, rejected_path,
 };
 pub use spec::{
     AccessLog, AcmeFolder, Balance, Coding, CollectorEndpoint, HeaderCase, ListenAddress,

@@ -11,6 +11,7 @@
 //! 3 fail       5               the oldest ends badly
 //! 3 left       4               the client of the oldest leaves
 //! 3 settle=58  3               the oldest ends well, and has cost 58 in the end
+//! 3 charge=40  3               the response of the oldest has cost 40 so far
 //! ```
 
 use super::{
@@ -68,7 +69,10 @@ impl Timeline {
                 let decided = match (word, option(&options, "settle=")) {
                     (_, Some(cost)) => self.settle(cost),
                     (Some(word), None) => self.end(word),
-                    (None, None) => self.enter(&options),
+                    (None, None) => match option(&options, "charge=") {
+                        Some(cost) => self.charge(cost),
+                        None => self.enter(&options),
+                    },
                 };
                 assert_eq!(decided, expected.join(" "), "in the line `{line}`");
             }
@@ -88,6 +92,14 @@ impl Timeline {
             }
         }
         self.gate.observe(at).in_flight.to_string()
+    }
+
+    /// Charges what the oldest in flight has cost so far in every rule.
+    fn charge(&mut self, cost: u64) -> String {
+        if let Some(permit) = self.live.front_mut() {
+            permit.charge_so_far(self.now, |_| Some(cost));
+        }
+        self.live.len().to_string()
     }
 
     /// Settles the cost of the oldest in flight in every rule, and ends it.

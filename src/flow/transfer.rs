@@ -218,9 +218,9 @@ pub enum LateChange {
         limit: u64,
         /// The difference from what was charged.
         difference: Difference,
-        /// The cost beyond what was known of the request.
-        #[serde(default)]
-        unforeseen: u64,
+        /// The cost beyond what was known of the request, if it has ended.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        unforeseen: Option<u64>,
     },
     /// A request left while it waited in a pacing's queue.
     Leave {
@@ -251,7 +251,7 @@ pub(in crate::flow) struct LateSettlement {
     pub(in crate::flow) now: Instant,
     pub(in crate::flow) receipt: Receipt,
     pub(in crate::flow) difference: Difference,
-    pub(in crate::flow) unforeseen: u64,
+    pub(in crate::flow) unforeseen: Option<u64>,
 }
 
 /// Sends the changes of one gate. Nothing waits for the reader.

@@ -107,12 +107,14 @@ pub enum Unreached {
 /// A request with a known time of its response or end.
 #[derive(Debug)]
 struct Due {
+    /// The time of the next step: the head of its response, a charge, or the end.
     at: Instant,
     number: u64,
     /// Boxed, because the heap moves its items.
     permit: Box<Permit>,
-    /// The head of its response, if that comes before the end, and the time of the end.
+    /// The head of its response, if that comes before the end, and its time.
     head: Option<(ResponseHead, Instant)>,
+    end: Instant,
     ending: Ending,
     unsettled: Option<Box<Unsettled>>,
 }
@@ -358,17 +360,13 @@ impl Engine {
         }
     }
 
-    /// Responds to requests until one ends, at `until` or before.
+    /// Responds to requests, and charges them, until one ends, at `until` or before.
     fn next_due(&mut self, until: Instant) -> Option<Due> {
         while let Some(mut next) = self.due.peek_mut().filter(|next| next.0.at <= until) {
-            let Some((ResponseHead { status, uploading, .. }, end)) = next.0.head else {
+            if next.0.is_over() {
                 return Some(PeekMut::pop(next).0);
-            };
-            let Reverse(due) = &mut *next;
-            let outcome = status.map_or(Outcome::Cancelled, |status| outcome(status, due.at));
-            due.permit.answered(outcome, uploading);
-            due.head = None;
-            due.at = end.max(due.at);
+            }
+            next.0.go_on();
         }
         None
     }
@@ -470,15 +468,13 @@ impl Engine {
                 Ending::Responded(_) | Ending::Failed => start + takes,
             };
 
-            // The head of the response, and the end after it, or the end alone.
             let answered =
                 answered.filter(|answered| permit.awaits_answer() && start + answered.after <= end);
-            let (at, head) = match answered {
-                Some(answered) => (start + answered.after, Some((answered, end))),
-                None => (end, None),
-            };
+            let head = answered.map(|answered| (answered, start + answered.after));
 
-            let due = Due { at, number, permit: Box::new(permit), head, ending, unsettled };
+            let permit = Box::new(permit);
+            let mut due = Due { at: start, number, permit, head, end, ending, unsettled };
+            due.at = due.next_step();
             self.admitted += 1;
             self.due.push(Reverse(due));
         } else {
@@ -780,6 +776,39 @@ fn split(path: &str) -> (&str, Option<&str>) {
     match path.split_once('?') {
         Some((path, query)) => (path, Some(query)),
         None => (path, None),
+    }
+}
+
+impl Due {
+    /// Returns the time of the next step.
+    fn next_step(&self) -> Instant {
+        let head = self.head.map(|(_, at)| at);
+        let charge = self.unsettled.as_ref().and_then(|unsettled| unsettled.next_charge());
+        head.into_iter().chain(charge).min().map_or(self.end, |next| next.min(self.end))
+    }
+
+    /// Returns whether the end is the next step.
+    fn is_over(&self) -> bool {
+        let unsettled = self.unsettled.as_ref();
+        let has_charge = unsettled.and_then(|unsettled| unsettled.next_charge()).is_some();
+        self.head.is_none() && !has_charge
+    }
+
+    /// Takes the next step, which is not the end.
+    fn go_on(&mut self) {
+        let at = self.at;
+        if let Some((ResponseHead { status, uploading, .. }, _)) =
+            self.head.take_if(|(_, head)| *head <= at)
+        {
+            let outcome = status.map_or(Outcome::Cancelled, |status| outcome(status, at));
+            self.permit.answered(outcome, uploading);
+        }
+        if let Some(unsettled) = &mut self.unsettled {
+            // No charge is later than the end.
+            let until = if at >= self.end { Instant::FAR_FUTURE } else { at };
+            unsettled.charge(&mut self.permit, at, until);
+        }
+        self.at = self.next_step().max(at);
     }
 }
 

@@ -129,7 +129,10 @@ pub struct RecordedCost {
     pub rule: Box<str>,
     /// The cost that was charged at admission.
     pub reserved: u64,
-    /// The cost in the end; `None`: the reserve stayed charged.
+    /// The charges while the response passed: the time of each since the start, and everything that was
+    /// charged by then.
+    pub charges: Vec<(Duration, u64)>,
+    /// The cost in the end; `None`: what was charged stayed charged.
     pub settled: Option<u64>,
 }
 

@@ -19,12 +19,14 @@ mod preset;
 mod queries;
 mod reader;
 mod settle;
+mod while_streaming;
 
 pub use number::{Amount, Weight, weighted_sum};
 pub use preset::Preset;
 pub use queries::{Queries, Query, QueryError, Term, check_path};
 pub use reader::{Encoding, Format, Reader, Reading};
 pub use settle::{Otherwise, Passed, settled};
+pub use while_streaming::{MAX_CHARGES, is_due};
 
 /// The largest cost that a response can settle.
 pub const MAX_COST: u64 = 1_000_000_000_000;

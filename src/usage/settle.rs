@@ -61,9 +61,9 @@ impl Otherwise {
 }
 
 /// Returns the cost of a response whose first byte was sent: its number, if that is final. Else it is
-/// at least the reserve, what `otherwise` says of what passed, and the number so far, so that a
-/// client gains nothing by leaving before the number comes.
-pub fn settled(reading: &Reading, passed: &Passed, reserve: u64, otherwise: &Otherwise) -> u64 {
+/// at least what was `charged` so far, what `otherwise` says of what passed, and the number so far, so
+/// that a client gains nothing by leaving before the number comes.
+pub fn settled(reading: &Reading, passed: &Passed, charged: u64, otherwise: &Otherwise) -> u64 {
     if let Some(cost) = reading.sum
         && (passed.is_whole || reading.is_final)
     {
@@ -72,7 +72,7 @@ pub fn settled(reading: &Reading, passed: &Passed, reserve: u64, otherwise: &Oth
     match otherwise {
         Otherwise::Refund if passed.is_whole && !reading.is_streamed => 0,
         Otherwise::Refund | Otherwise::Weights { .. } => {
-            reserve.max(otherwise.cost(passed)).max(reading.sum.unwrap_or(0))
+            charged.max(otherwise.cost(passed)).max(reading.sum.unwrap_or(0))
         }
     }
 }

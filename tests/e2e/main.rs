@@ -108,3 +108,4 @@ mod upstream_tls;
 mod upstreams;
 mod usage;
 mod waiting;
+mod while_streaming;

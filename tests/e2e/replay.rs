@@ -167,6 +167,11 @@ const SETTLED_ROUTES: &str = "\
     match: { path_prefix: /files }
     upstream: up
     flow: [{ name: bytes, algorithm: sliding_window, limit: 3000/300s, cost: { reserve: 40, settle: { bytes: response } } }]
+  - name: stream
+    match: { path_prefix: /stream }
+    upstream: up
+    flow:
+      - { name: stream, limit: 900/1s, burst: 400, cost: { reserve: 5, settle: openai, settle_while_streaming: true } }
   - name: slow
     match: { path_prefix: / }
     upstream: up
@@ -179,11 +184,17 @@ budgets:
   - { name: team, parent: org, limit: 20/1s, burst: 700, key: \"header:x-tenant\", cost: { reserve: 20, settle: openai } }
 ";
 
-#[test]
-fn a_log_with_settled_costs_gives_the_same_decisions_one_by_one() {
-    let upstream = Script::start(|_, mut connection| {
+/// A server whose responses have tokens, statuses and times that the path decides.
+fn counting() -> Script {
+    Script::start(|_, mut connection| {
         while let Some(request) = connection.read() {
             let tokens = request.path().bytes().map(u64::from).sum::<u64>() % 290;
+            if request.path().starts_with("/stream") {
+                if stream(&mut connection, tokens).is_none() {
+                    return;
+                }
+                continue;
+            }
             let body =
                 format!("{{\"usage\":{{\"prompt_tokens\":{tokens},\"completion_tokens\":7}}}}");
             let status = if tokens % 3 == 0 { "503 No" } else { "200 OK" };
@@ -200,7 +211,12 @@ fn a_log_with_settled_costs_gives_the_same_decisions_one_by_one() {
                 return;
             }
         }
-    });
+    })
+}
+
+#[test]
+fn a_log_with_settled_costs_gives_the_same_decisions_one_by_one() {
+    let upstream = counting();
     let text = yaml(upstream.address, SETTLED_ROUTES).replace("workers: 2", "workers: 1");
     let gateway = Gateway::start(&format!("access_log: access.log\n{BUDGETS}{text}"));
     let web = gateway.web();
@@ -213,7 +229,7 @@ fn a_log_with_settled_costs_gives_the_same_decisions_one_by_one() {
     let be_client = move |number: usize| {
         let mut client = Client::new(web);
         for at in 0..EACH {
-            let section = ["team", "chat", "login", "files", "slow"][(number + at) % 5];
+            let section = ["team", "chat", "login", "files", "slow", "stream"][(number + at) % 6];
             let path = format!("/{section}/{}", "x".repeat((at * 7 + number) % 40));
             let tenant = ["gold", "iron", "staff"][at % 3];
             client.request("GET", &path, &[("X-Tenant", tenant)]);
@@ -230,7 +246,12 @@ fn a_log_with_settled_costs_gives_the_same_decisions_one_by_one() {
 
     let live = lines(&gateway, CLIENTS * EACH + passed + 1);
     assert_same_decisions(&gateway, &live);
-    for rule in ["tokens", "failed", "bytes", "time", "org", "team"] {
+    let is_charged = |line: &Value| {
+        let charges = line["flow"]["charges"]["stream"].as_array();
+        charges.is_some_and(|charges| charges.len() > 2)
+    };
+    assert!(live.iter().any(is_charged), "nothing was charged in passing: the test shows less");
+    for rule in ["tokens", "failed", "bytes", "time", "org", "team", "stream"] {
         let rejects =
             |line: &Value| line["flow"]["decision"] == "rejected" && line["flow"]["rule"] == rule;
         assert!(live.iter().any(rejects), "{rule} never rejected: the test shows less");
@@ -241,6 +262,21 @@ fn a_log_with_settled_costs_gives_the_same_decisions_one_by_one() {
         };
         assert!(live.iter().any(differs), "{rule} never settled: the test shows less");
     }
+}
+
+/// Streams a response whose tokens so far are in each of its events, and are fewer in the end.
+fn stream(connection: &mut Connection, tokens: u64) -> Option<()> {
+    let head =
+        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
+    connection.write(head)?;
+    for tokens in [tokens / 4, tokens / 2, tokens, tokens * 2 / 3] {
+        // Others are decided meanwhile.
+        thread::park_timeout(Duration::from_millis(1));
+        let usage = format!("{{\"prompt_tokens\":{tokens},\"completion_tokens\":7}}");
+        let event = format!("data: {{\"usage\":{usage}}}\n\n");
+        connection.write(format!("{:x}\r\n{event}\r\n", event.len()))?;
+    }
+    connection.write("0\r\n\r\n")
 }
 
 /// Asserts that the log has something of everything that a gateway decides.

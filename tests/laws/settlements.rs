@@ -48,6 +48,11 @@ enum Act {
         client: u8,
         reserve: u64,
     },
+    /// The response to a request in flight has cost so much so far.
+    Charge {
+        which: usize,
+        cost: u64,
+    },
     /// A request in flight ends at this cost, or keeps its reserve.
     End {
         which: usize,
@@ -85,6 +90,7 @@ fn acts(window: u64) -> impl Strategy<Value = Vec<Act>> {
         4 => (0..=window / 6).prop_map(Act::Wait),
         1 => (window / 2..=window * 2).prop_map(Act::Wait),
         8 => (0..CLIENTS, 1..=6_u64).prop_map(|(client, reserve)| Act::Enter { client, reserve }),
+        3 => (any::<usize>(), 1..=12_u64).prop_map(|(which, cost)| Act::Charge { which, cost }),
         4 => (any::<usize>(), 0..=9_u64).prop_map(move |(which, cost)| end(which, Some(cost))),
         1 => (any::<usize>(), 10..=90_u64).prop_map(move |(which, cost)| end(which, Some(cost))),
         1 => any::<usize>().prop_map(move |which| end(which, None)),
@@ -246,8 +252,14 @@ struct Live {
     permit: Permit,
     client: u8,
     reserve: u64,
-    /// By rule.
-    places: Vec<usize>,
+    /// What was charged, the latest last: the cost, and its places by rule.
+    charges: Vec<(u64, Vec<usize>)>,
+}
+
+impl Live {
+    fn charged(&self) -> u64 {
+        self.charges.iter().map(|(cost, _)| cost).sum()
+    }
 }
 
 struct Play {
@@ -319,11 +331,14 @@ impl Play {
         match act {
             Act::Wait(nanos) => self.now = self.now + Duration::from_nanos(nanos),
             Act::Enter { client, reserve } => self.enter(client, reserve),
+            Act::Charge { which, cost } if !self.live.is_empty() => {
+                self.charge(which % self.live.len(), cost);
+            }
             Act::End { which, cost } if !self.live.is_empty() => {
                 let live = self.live.swap_remove(which % self.live.len());
                 self.end(live, cost);
             }
-            Act::End { .. } => {}
+            Act::Charge { .. } | Act::End { .. } => {}
             Act::Edit { rule, limit } => {
                 let at = rule % self.rules.len();
                 if !self.rules[at].is_bucket() {
@@ -359,7 +374,8 @@ impl Play {
                 let rules = 0..self.rules.len();
                 let places =
                     rules.map(|at| self.list(at, client).charge(now, reserve, window)).collect();
-                self.live.push(Live { permit: admission.permit, client, reserve, places });
+                let charges = vec![(reserve, places)];
+                self.live.push(Live { permit: admission.permit, client, reserve, charges });
             }
             Err(rejection) => {
                 assert!(!expected, "it is rejected at {now:?} for {:?}", rejection.reason);
@@ -371,20 +387,45 @@ impl Play {
         }
     }
 
+    fn charge(&mut self, which: usize, cost: u64) {
+        let now = self.now;
+        let window = self.window;
+        let live = &mut self.live[which];
+        live.permit.charge_so_far(now, |_| Some(cost));
+
+        let client = live.client;
+        let charged = live.charged();
+        if cost > charged {
+            let excess = cost - charged;
+            let rules = 0..self.rules.len();
+            let places = rules.map(|at| self.list(at, client).charge(now, excess, window));
+            let places = places.collect();
+            self.live[which].charges.push((excess, places));
+        }
+    }
+
     fn end(&mut self, mut live: Live, cost: Option<u64>) {
         let now = self.now;
+        let charged = live.charged();
         let settled = live.permit.settle(now, |_| cost.map(Into::into));
         assert_eq!(settled.len(), cost.map_or(0, |_| self.rules.len()));
         live.permit.finish(Outcome::Success { at: now });
 
         let Some(cost) = cost else { return };
         let window = self.window;
-        for (at, place) in live.places.iter().enumerate() {
+        for at in 0..self.rules.len() {
             let list = self.list(at, live.client);
-            if cost > live.reserve {
-                list.charge(now, cost - live.reserve, window);
-            } else if cost < live.reserve {
-                list.give_back(now, *place, live.reserve - cost);
+            if cost > charged {
+                list.charge(now, cost - charged, window);
+            }
+            // The latest charge first.
+            let mut left = charged.saturating_sub(cost);
+            for (part, places) in live.charges.iter().rev() {
+                let given_back = left.min(*part);
+                if given_back > 0 {
+                    list.give_back(now, places[at], given_back);
+                }
+                left -= given_back;
             }
         }
     }
@@ -451,7 +492,7 @@ proptest! {
                     let reserve = play.live[which % play.live.len()].reserve;
                     Act::End { which, cost: Some(cost.min(reserve)) }
                 }
-                Act::Edit { .. } => continue,
+                Act::Edit { .. } | Act::Charge { .. } => continue,
                 act @ (Act::Wait(_) | Act::Enter { .. } | Act::End { .. } | Act::Upgrade) => act,
             };
             play.act(act);
@@ -474,9 +515,11 @@ proptest! {
         let mut play = Play::new(window, rules);
         let mut excess = 0;
         for act in acts {
-            if let Act::End { which, cost: Some(cost) } = act && !play.live.is_empty() {
-                let reserve = play.live[which % play.live.len()].reserve;
-                excess += cost.saturating_sub(reserve);
+            if let Act::Charge { which, cost } | Act::End { which, cost: Some(cost) } = act
+                && !play.live.is_empty()
+            {
+                let charged = play.live[which % play.live.len()].charged();
+                excess += cost.saturating_sub(charged);
             }
             if matches!(act, Act::Edit { .. }) {
                 continue;

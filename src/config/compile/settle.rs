@@ -14,7 +14,7 @@ use crate::{
             SettleSource, StatusCosts,
         },
         spec::{
-            AlgorithmWord, BytesWord, OtherwiseSpec, RuleSpec, SettleSpec, SettledCost,
+            AlgorithmWord, BytesWord, OtherwiseSpec, RuleSpec, Scope, SettleSpec, SettledCost,
             SettledCostSpec, SettlementSpec,
             leaf::{ChargedFactor, Factor, JsonPath, PresetName, StatusesOrDefault},
         },
@@ -49,7 +49,41 @@ impl Compiler {
         let reserve = costs.computed.clone().map(|Computed { request_bytes, json, plus }| {
             ComputedReserve { request_bytes, json, plus, most: u64::MAX, most_of_plans: Vec::new() }
         });
-        Some(Settle { source, reserve })
+        let while_streaming = self.while_streaming(rule, spec, &source);
+        Some(Settle { source, reserve, while_streaming })
+    }
+
+    /// Returns whether what a response has cost so far is charged while it passes, and reports a rule
+    /// that cannot do so.
+    fn while_streaming(
+        &mut self,
+        rule: &RuleSpec,
+        spec: &SettledCostSpec,
+        source: &SettleSource,
+    ) -> bool {
+        let key = &spec.settle_while_streaming;
+        let Some(span) = key.span.filter(|_| key.is_true()) else { return false };
+        let fixed = match source {
+            SettleSource::Status(_) => Some("status"),
+            SettleSource::Header(_) => Some("header"),
+            SettleSource::Trailer(_) => Some("trailer"),
+            SettleSource::Json(_) | SettleSource::Bytes(_) | SettleSource::Time(_) => None,
+        };
+        if let Some(name) = fixed {
+            let message = format!("`settle_while_streaming` with `{name}`");
+            self.error(Problem::error(span, message).help(
+                "remove it: only numbers in the body, bytes and time grow while a response passes",
+            ));
+        }
+
+        let is_shared = rule.scope.value().is_some_and(|scope| *scope == Scope::Cluster);
+        if is_shared && !rule.sync_interval.is_written() {
+            let message = "`settle_while_streaming` with `scope: cluster` and no `sync_interval`";
+            self.error(Problem::error(span, message).help(
+                "write `sync_interval: 100ms` beside `scope`, or remove it: the store would get a command for each charge",
+            ));
+        }
+        true
     }
 
     /// Reports keys of a computed reserve that do not go together.

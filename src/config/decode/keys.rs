@@ -21,7 +21,7 @@ pub(super) const EITHER: &str = "$either";
 /// Returns the keys of which a map has one that is read as the [`MarkedMap`] of this name.
 pub(super) fn marks(name: &str) -> &'static [&'static str] {
     match name {
-        "$settled" => &["reserve", "settle"],
+        "$settled" => &["reserve", "settle", "settle_while_streaming"],
         "$computed" => &["request_bytes", "json", "otherwise", "plus"],
         _ => &[],
     }

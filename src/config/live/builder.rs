@@ -8,12 +8,13 @@ use super::{
 use crate::{
     config::{
         plan::{
-            ClientPlans, GroupOwner, Listener, MetGroup, Plan, RoutePlan, RuleGroupPlan,
-            RuleOptions, RulePlan, Settings, Settle, UpstreamPlan, certificates, name_in_store,
+            ClientPlans, GroupOwner, Listener, MetGroup, Plan, RoutePlan, RuleGroupPlan, RulePlan,
+            Settings, Settle, UpstreamPlan, certificates, name_in_store,
         },
         report::changes::{ConfigChanges, at_start_only},
         snapshot::{
-            Route, RouteRule, RuleGroup, RuleSync, Shared, SharedPlans, Snapshot, Upstream,
+            Route, RouteRule, RuleGroup, RuleSync, Settling, Shared, SharedPlans, Snapshot,
+            Upstream,
         },
         spec::OnStoreError,
     },
@@ -319,7 +320,7 @@ impl<'o> Builder<'o> {
             is_shared: paced.is_some() || rules.iter().any(|rule| rule.shared.is_some()),
             auto: rules.iter().filter(|rule| rule.is_auto).map(|rule| rule.slot).collect(),
             shares_queues: rules.iter().any(|rule| rule.shares.is_some()),
-            computes_reserves: rules.iter().any(|rule| computes_reserve(&rule.options)),
+            settling: Settling::of(&rules),
             paced,
             definition,
             action,
@@ -409,7 +410,7 @@ fn in_force(
         algorithm: rule.algorithm.word(),
         group: None,
         listeners: None,
-        learned: computes_reserve(&plan.options).then(|| gate.learned(slot)).flatten(),
+        learned: plan.options.cost.computes_reserve().then(|| gate.learned(slot)).flatten(),
         options: plan.options,
         query: None,
         problem: OnceLock::new(),
@@ -440,11 +441,6 @@ fn members(rules: &[RouteRule], upstream: Option<&Arc<Upstream>>) -> Option<Arc<
     let members = rules.iter().flat_map(|rule| rule.options.members());
     // The file was checked for too many.
     MemberPaths::new(members.chain(hashed)).ok().flatten().map(Arc::new)
-}
-
-/// Returns whether a rule computes the reserve of each request.
-fn computes_reserve(options: &RuleOptions) -> bool {
-    options.cost.settle.as_ref().is_some_and(|settle| settle.reserve.is_some())
 }
 
 /// Returns the numbers of a rule's plans in the store, if it has plans.

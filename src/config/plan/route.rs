@@ -489,6 +489,16 @@ impl Cost {
         cost
     }
 
+    /// Returns whether the reserve of each request is computed.
+    pub fn computes_reserve(&self) -> bool {
+        self.settle.as_ref().is_some_and(|settle| settle.reserve.is_some())
+    }
+
+    /// Returns whether what a response has cost so far is charged while it passes.
+    pub fn settles_while_streaming(&self) -> bool {
+        self.settle.as_ref().is_some_and(|settle| settle.while_streaming)
+    }
+
     /// Returns how much a request with this method counts.
     pub fn of(&self, method: &Method) -> u64 {
         let named = self.by_method.iter().find(|(named, _)| named == method);

@@ -18,6 +18,8 @@ pub struct Settle {
     pub source: SettleSource,
     /// The reserve, if it is computed for each request; else it is the rule's cost by method.
     pub reserve: Option<ComputedReserve>,
+    /// True if what a response has cost so far is charged while it passes.
+    pub while_streaming: bool,
 }
 
 /// The source of a cost.
@@ -117,16 +119,16 @@ pub struct ResponseEnd {
 }
 
 impl Settle {
-    /// Returns the cost of a request with this reserve, whose response has ended; `None` if it is not
-    /// known, so that the reserve stays charged. A number in the response's body is in `reading`, if
-    /// there was a body.
+    /// Returns the cost of a request that was charged so much, its reserve and what was charged since,
+    /// and whose response has ended; `None` if it is not known, so that this stays charged. A number in
+    /// the response's body is in `reading`, if there was a body.
     pub fn cost(
         &self,
         end: &ResponseEnd,
-        reserve: u64,
+        charged: u64,
         reading: Option<Reading>,
     ) -> Option<FinalCost> {
-        let cost = self.known(end, reserve, reading).or_else(|| end.is_failure.then_some(0))?;
+        let cost = self.known(end, charged, reading).or_else(|| end.is_failure.then_some(0))?;
         Some(self.known_cost(cost, end))
     }
 
@@ -149,13 +151,13 @@ impl Settle {
         }
     }
 
-    fn known(&self, end: &ResponseEnd, reserve: u64, reading: Option<Reading>) -> Option<u64> {
+    fn known(&self, end: &ResponseEnd, charged: u64, reading: Option<Reading>) -> Option<u64> {
         let measured = match &self.source {
             SettleSource::Status(costs) => return costs.cost(end),
             SettleSource::Json(_) if end.is_failure => return Some(0),
             SettleSource::Json(cost) => {
                 let reading = reading.unwrap_or_default();
-                return Some(settled(&reading, &end.passed, reserve, &cost.otherwise));
+                return Some(settled(&reading, &end.passed, charged, &cost.otherwise));
             }
             SettleSource::Header(_) | SettleSource::Trailer(_) => {
                 return end.field.filter(|_| !end.is_failure);
@@ -174,7 +176,7 @@ impl Settle {
             _ if end.is_failure => None,
             Some(_) => Some(measured),
             // A client that leaves before its response pays the reserve at least.
-            None => Some(measured.max(reserve)),
+            None => Some(measured.max(charged)),
         }
     }
 }
@@ -281,7 +283,8 @@ mod tests {
     }
 
     fn cost(source: SettleSource, end: &ResponseEnd) -> Option<u64> {
-        Settle { source, reserve: None }.cost(end, RESERVE, None).map(|cost| cost.cost)
+        let settle = Settle { source, reserve: None, while_streaming: false };
+        settle.cost(end, RESERVE, None).map(|cost| cost.cost)
     }
 
     fn by_status(default: Option<u64>) -> SettleSource {
@@ -345,6 +348,7 @@ mod tests {
         let settle = Settle {
             source: SettleSource::Bytes(CountedBytes::Response),
             reserve: Some(computed(250, None)),
+            while_streaming: false,
         };
         let cost = settle.cost(&end(Some(200)), 1, None);
         assert_eq!(
@@ -391,6 +395,7 @@ mod tests {
         let settle = Settle {
             source: SettleSource::Bytes(CountedBytes::Response),
             reserve: Some(reserve(None)),
+            while_streaming: false,
         };
         let cost = settle.cost(&end(Some(200)), 1, None).map(|cost| cost.unforeseen);
         assert_eq!(cost, Some(97), "what is learned stands for the number alone");

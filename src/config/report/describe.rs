@@ -437,7 +437,8 @@ fn cost(cost: &Cost) -> Option<String> {
         None => (costs != ["else 1"]).then(|| format!("cost: {}", costs.join(", "))),
         Some(settle) => {
             let reserve = settle.reserve.as_ref().map_or_else(|| costs.join(", "), computed);
-            Some(format!("reserve: {reserve}; {}", settled(settle)))
+            let when = if settle.while_streaming { ", charged while it passes" } else { "" };
+            Some(format!("reserve: {reserve}; {}{when}", settled(settle)))
         }
     }
 }

@@ -112,7 +112,7 @@ impl Route {
                 plan: None,
             });
         }
-        if self.computes_reserves {
+        if self.settling.computes_reserves {
             let length = target.headers.get_only("content-length");
             let length = length.and_then(|text| str::from_utf8(text).ok()?.parse().ok());
             let request = ReservedRequest { bytes: length.unwrap_or(0), body: target.body };
@@ -148,7 +148,7 @@ impl Route {
 
     /// Computes the reserves of a request with these claims.
     pub fn reserve(&self, request: ReservedRequest<'_>, claims: &mut Claims) {
-        if !self.computes_reserves {
+        if !self.settling.computes_reserves {
             return;
         }
         for claim in claims {

@@ -11,7 +11,7 @@ mod whole;
 pub use claim::{ClaimSource, Claims, KeySource, RequestContext, is_served, outcome};
 pub use find::{Unrouted, rejected_path};
 pub use gate_rules::{GateRules, RuleGroup, RuleOwner};
-pub use route::{Route, RouteRule, RuleSync, Shared, SharedPlans};
+pub use route::{Route, RouteRule, RuleSync, Settling, Shared, SharedPlans};
 pub(in crate::config) use upstream::Names;
 pub use upstream::{Members, Server, Upstream};
 pub use whole::Snapshot;

@@ -54,14 +54,33 @@ pub struct Route {
     pub paced: Option<Shared>,
     /// True if gateways share any of its rules.
     pub is_shared: bool,
-    /// True if a rule computes the reserve of each request.
-    pub computes_reserves: bool,
+    /// The needs of rules whose costs are known after the response.
+    pub settling: Settling,
     /// True if the order of a queue depends on more than the arrival.
     pub shares_queues: bool,
     /// The slots of rules whose limit finds itself.
     pub auto: Vec<SlotId>,
     /// The counters of responses; kept over reloads by the route's name.
     pub meter: Arc<meter::RouteMeter>,
+}
+
+/// The needs of a route's rules whose costs are known after the response.
+#[derive(Clone, Copy, Debug)]
+pub struct Settling {
+    /// True if a rule computes the reserve of each request.
+    pub computes_reserves: bool,
+    /// True if a rule charges what a response has cost so far, while it passes.
+    pub while_streaming: bool,
+}
+
+impl Settling {
+    /// Returns the needs of these rules.
+    pub(in crate::config) fn of(rules: &[RouteRule]) -> Self {
+        Self {
+            computes_reserves: rules.iter().any(|rule| rule.cost.computes_reserve()),
+            while_streaming: rules.iter().any(|rule| rule.cost.settles_while_streaming()),
+        }
+    }
 }
 
 impl Deref for Route {

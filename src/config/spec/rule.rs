@@ -259,11 +259,14 @@ keys! {
         /// costs did not exceed, of all keys together, and 1 before the first. A number may be at
         /// most the limit or the burst; what is computed is cut to it.
         reserve: ReserveSpec = 1;
-        /// Where the cost is read from: a map, or an API whose responses have the number of tokens
+        /// The source of the final cost. A map, or an API whose responses have the number of tokens
         /// (`openai`, `openai_responses`, `anthropic`, `gemini` or `ollama`). If the cost is not known
         /// at the end, the reserve stays charged. If the upstream fails before its response begins, all
         /// of it is given back.
         settle: SettlementSpec;
+        /// Charges during responses. The end corrects the total. For costs by `json` or an API,
+        /// `bytes` and `time`. With `scope: cluster` it needs `sync_interval`.
+        settle_while_streaming: bool = false;
     }
 
     /// The source of a cost that is known after the response.

@@ -207,6 +207,57 @@ fn a_settled_cost_that_cannot_work_is_rejected() {
 }
 
 #[test]
+fn a_response_may_be_charged_while_it_passes() {
+    for source in [
+        "openai",
+        "{ json: { n: 1 }, otherwise: { events: 1 } }",
+        "{ bytes: both }",
+        "{ time: 1ms }",
+    ] {
+        let cost = |is: &str| format!("{{ settle: {source}, settle_while_streaming: {is} }}");
+        assert!(settled(&cost("true")).0.while_streaming, "{source}");
+        assert!(!settled(&cost("false")).0.while_streaming, "{source}");
+    }
+    let rule =
+        with_rule("limit: 10/1s, cost: { settle: { bytes: both }, settle_while_streaming: true }");
+    let described = describe(&plan(&rule));
+    let expected = "reserve: else 1; costs by bytes of both bodies, charged while it passes";
+    assert!(described.contains(expected), "{described}");
+
+    let shared = |more: &str| {
+        let rule = "limit: 10/1s, scope: cluster, on_store_error: deny";
+        let cost = "cost: { settle: { bytes: both }, settle_while_streaming: true }";
+        let rules = with_rule(&format!("{rule}{more}, {cost}"));
+        format!("store: {{ redis: redis://127.0.0.1:6379 }}\n{rules}")
+    };
+    assert!(
+        plan(&shared(", sync_interval: 1s")).routes[0].rules[0]
+            .options
+            .cost
+            .settles_while_streaming()
+    );
+    messages(
+        &shared(""),
+        &[
+            "`settle_while_streaming` with `scope: cluster` and no `sync_interval` | write `sync_interval: 100ms` beside `scope`, or remove it: the store would get a command for each charge",
+        ],
+    );
+    for (source, name) in [
+        ("status: { default: 0 }", "status"),
+        ("header: x-cost", "header"),
+        ("trailer: x-cost", "trailer"),
+    ] {
+        let rule = format!(
+            "limit: 10/1s, cost: {{ settle: {{ {source} }}, settle_while_streaming: true }}"
+        );
+        let message = format!(
+            "`settle_while_streaming` with `{name}` | remove it: only numbers in the body, bytes and time grow while a response passes"
+        );
+        messages(&with_rule(&rule), &[&message]);
+    }
+}
+
+#[test]
 fn numbers_of_a_response_are_written_as_paths_or_as_an_api() {
     let (settle, reserve) = settled("{ reserve: 40, settle: openai }");
     assert_eq!((settle.query(), reserve), (Some(&Preset::OpenAi.query()), 40));

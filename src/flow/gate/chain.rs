@@ -101,7 +101,7 @@ impl Charged {
     #[inline(never)]
     pub(super) fn keep_charge(&mut self, charge: Reserve, is_given_back: bool, settles: bool) {
         if let Some(waiting) = self.waiting.as_mut().filter(|_| is_given_back) {
-            waiting.charges.push(charge);
+            waiting.charges.push(charge.clone());
         }
         if settles {
             self.reserves.push(charge);

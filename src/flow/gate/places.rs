@@ -176,11 +176,11 @@ impl Chain {
 
             let difference = Difference::Less(charge.cost());
             let settled = entry.slot.settle(now, charge.owner(), difference);
-            if let Some(Settled { key_slot, receipt }) = settled
+            if let Some(Settled { key_slot, receipt, .. }) = settled
                 && let Some(journal) = &self.journal
                 && let Some(owner) = entry.slot.exported(key_slot)
             {
-                let settlement = LateSettlement { now, receipt, difference, unforeseen: 0 };
+                let settlement = LateSettlement { now, receipt, difference, unforeseen: None };
                 journal.settled(slot, owner, settlement);
             }
         }

@@ -5,6 +5,10 @@
 //! is left of the reserve is given back. A state may then have more used than its limit, a debt: the
 //! next request passes when it is paid. A request that settles nothing keeps its reserve charged.
 //!
+//! What a response has cost so far may be charged while it passes, as far as that exceeds the charges
+//! before. In the end the total is corrected to the cost: what is too much leaves the latest charge
+//! first, and the reserve last.
+//!
 //! Each slot is settled by itself, in the gate that charged it.
 
 use super::{
@@ -21,16 +25,29 @@ use crate::flow::{
     time::Instant,
     transfer::{Journal, LateSettlement},
 };
-use core::mem::take;
+use core::{iter::once, mem::take};
 
 /// A charge to one slot that the end of its request settles.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Reserve {
     /// The slot as claimed, which may be one that the charged slot was reset from.
     slot: SlotId,
     charged: SlotId,
     owner: Owner,
     cost: u64,
+    /// What was charged since, the oldest first. Most have none, and allocate nothing.
+    later: Vec<LaterCharge>,
+}
+
+/// A part of a cost that was charged while the response passed.
+#[derive(Clone, Copy, Debug)]
+struct LaterCharge {
+    at: Instant,
+    /// Everything that was charged by then.
+    total: u64,
+    cost: u64,
+    /// The state that was charged; `None` if an edit had removed it.
+    owner: Option<(KeySlot, Receipt)>,
 }
 
 /// The cost of a request in the end.
@@ -49,7 +66,7 @@ impl From<u64> for FinalCost {
 }
 
 /// A reserve whose cost is known.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct SettledReserve {
     reserve: Reserve,
     cost: FinalCost,
@@ -64,7 +81,8 @@ impl Reserve {
         receipt: Receipt,
     ) -> Self {
         let &Claim { slot, key, plan, cost, .. } = claim;
-        Self { slot, charged, owner: Owner { key, plan, key_slot, receipt }, cost }
+        let owner = Owner { key, plan, key_slot, receipt };
+        Self { slot, charged, owner, cost, later: Vec::new() }
     }
 
     /// Returns the slot as claimed.
@@ -72,9 +90,19 @@ impl Reserve {
         self.slot
     }
 
-    /// Returns the cost that was charged.
+    /// Returns the cost that was charged at admission.
     pub const fn cost(&self) -> u64 {
         self.cost
+    }
+
+    /// Returns everything that was charged so far.
+    pub fn total(&self) -> u64 {
+        self.later.last().map_or(self.cost, |charge| charge.total)
+    }
+
+    /// Returns the charges since the admission: the time of each, and the total by then.
+    pub fn later_charges(&self) -> impl ExactSizeIterator<Item = (Instant, u64)> {
+        self.later.iter().map(|charge| (charge.at, charge.total))
     }
 
     /// Returns the slot that was charged.
@@ -89,6 +117,30 @@ impl Reserve {
 
     pub(super) const fn is_of_gate(&self, number: u32) -> bool {
         self.charged.gate == number
+    }
+
+    /// Returns the changes that correct what was charged to a cost: an excess, or the parts that are
+    /// given back, from the latest charge on.
+    fn corrections(&self, cost: u64) -> impl Iterator<Item = (Owner, Difference)> {
+        let difference = Difference::between(self.total(), cost);
+        let (more, mut less) = match difference {
+            Some(Difference::More(more)) => (Some(more), 0),
+            Some(Difference::Less(less)) => (None, less),
+            None => (None, 0),
+        };
+
+        let later = self.later.iter().rev().map(|charge| {
+            let owner = charge.owner;
+            let owner = owner.map(|(key_slot, receipt)| Owner { key_slot, receipt, ..self.owner });
+            (owner, charge.cost)
+        });
+        let parts = later.chain(once((Some(self.owner), self.cost)));
+        let given_back = parts.filter_map(move |(owner, charged)| {
+            let part = charged.min(less);
+            less -= part;
+            (part > 0).then_some((owner?, Difference::Less(part)))
+        });
+        more.map(|more| (self.owner, Difference::More(more))).into_iter().chain(given_back)
     }
 }
 
@@ -108,6 +160,11 @@ impl SettledReserve {
         self.cost.cost
     }
 
+    /// Returns the charges between: see [`Reserve::later_charges`].
+    pub fn later_charges(&self) -> impl ExactSizeIterator<Item = (Instant, u64)> {
+        self.reserve.later_charges()
+    }
+
     pub(super) const fn is_of_gate(&self, number: u32) -> bool {
         self.reserve.charged.gate == number
     }
@@ -117,6 +174,24 @@ impl Permit {
     /// Returns the charges that are not settled yet.
     pub fn reserves(&self) -> &[Reserve] {
         &self.charged.reserves
+    }
+
+    /// Charges at `now`, while the response passes, what the cost of each reserve exceeds the charges
+    /// before by. `cost_of` returns the cost so far, or `None` if nothing is to be charged now.
+    pub fn charge_so_far(
+        &mut self,
+        now: Instant,
+        mut cost_of: impl FnMut(&Reserve) -> Option<u64>,
+    ) {
+        for reserve in &mut self.charged.reserves {
+            let cost = cost_of(reserve).filter(|cost| *cost > reserve.total());
+            let Some(cost) = cost else { continue };
+            let budgets = self.budgets.iter().flat_map(|budgets| budgets.all());
+            let mut gates = once(&self.gate).chain(budgets);
+            if let Some(gate) = gates.find(|gate| reserve.is_of_gate(gate.number)) {
+                gate.lock().charge_so_far(now, reserve, cost);
+            }
+        }
     }
 
     /// Settles at `now` the reserves whose cost `cost_of` knows, and returns them. The others stay
@@ -174,6 +249,19 @@ impl Gate {
 }
 
 impl Chain {
+    /// Charges what the cost so far exceeds the charges before by.
+    fn charge_so_far(&mut self, now: Instant, reserve: &mut Reserve, total: u64) {
+        let now = self.clamp(now);
+        let cost = total - reserve.total();
+        let change = Correction { now, difference: Difference::More(cost), unforeseen: None };
+
+        let entry = self.slots.iter_mut().find(|entry| entry.id == reserve.charged);
+        let settled =
+            entry.and_then(|entry| entry.correct(&reserve.owner, change, self.journal.as_ref()));
+        let owner = settled.map(|settled| (settled.key_slot, settled.excess));
+        reserve.later.push(LaterCharge { at: now, total, cost, owner });
+    }
+
     /// Settles reserves of this chain's slots.
     fn settle<'s>(&mut self, now: Instant, settled: impl Iterator<Item = &'s SettledReserve>) {
         let now = self.clamp(now);
@@ -183,30 +271,51 @@ impl Chain {
             let Some(entry) = entry else { continue };
             entry.note_settled(*cost);
 
-            let difference = Difference::between(reserve.cost, cost.cost);
-            let Some(difference) = difference else { continue };
-            let settled = entry.slot.settle(now, &reserve.owner, difference);
-            if let (Some(settled), Difference::More(_)) = (settled, difference)
-                && entry.bans.is_some()
-            {
-                entry.ban_debtor(reserve.owner.key, settled.key_slot, now, self.journal.as_ref());
-            }
-            if let Some(Settled { key_slot, receipt }) = settled
-                && let Some(journal) = &self.journal
-                && let Some(owner) = entry.slot.exported(key_slot)
-            {
-                let unforeseen = cost.unforeseen;
-                journal.settled(
-                    reserve.charged,
-                    owner,
-                    LateSettlement { now, receipt, difference, unforeseen },
-                );
+            // Another process learns of it once.
+            let mut unforeseen = Some(cost.unforeseen);
+            for (owner, difference) in reserve.corrections(cost.cost) {
+                let change = Correction { now, difference, unforeseen: unforeseen.take() };
+                entry.correct(&owner, change, self.journal.as_ref());
             }
         }
     }
 }
 
+/// A change of what one request was charged.
+#[derive(Clone, Copy)]
+struct Correction {
+    now: Instant,
+    difference: Difference,
+    /// The cost that the rule learns from, at the end of the request.
+    unforeseen: Option<u64>,
+}
+
 impl ChainSlot {
+    /// Changes what a request was charged, and tells another process of it. A client that owes then may
+    /// be banned.
+    fn correct(
+        &mut self,
+        owner: &Owner,
+        change: Correction,
+        journal: Option<&Journal>,
+    ) -> Option<Settled> {
+        let Correction { now, difference, unforeseen } = change;
+        let settled = self.slot.settle(now, owner, difference)?;
+        let Settled { key_slot, receipt, .. } = settled;
+        if let Difference::More(_) = difference
+            && self.bans.is_some()
+        {
+            self.ban_debtor(owner.key, key_slot, now, journal);
+        }
+        if let Some(journal) = journal
+            && let Some(owner) = self.slot.exported(key_slot)
+        {
+            let settlement = LateSettlement { now, receipt, difference, unforeseen };
+            journal.settled(self.id, owner, settlement);
+        }
+        Some(settled)
+    }
+
     /// Counts a cost, and learns from it.
     fn note_settled(&mut self, cost: FinalCost) {
         if let Some(learned) = &mut self.learned {

@@ -89,7 +89,7 @@ impl Gate {
         self.with_turns(|chain| {
             let now = chain.clamp(change.now());
             let Some(entry) = chain.slot_mut(slot) else { return };
-            if let (LateChange::Settle { unforeseen, .. }, Some(learned)) =
+            if let (LateChange::Settle { unforeseen: Some(unforeseen), .. }, Some(learned)) =
                 (change, &mut entry.learned)
             {
                 learned.add(unforeseen);

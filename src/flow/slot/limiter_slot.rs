@@ -436,7 +436,9 @@ impl<F: Evictable> Slot for LimiterSlot<F> {
         let receipt = self.known_receipt(owner.receipt);
         let state = self.states.get_mut(key_slot);
         Self::settle_state(&self.limiter, state, now, receipt, difference);
-        Some(Settled { key_slot, receipt })
+        let at = Some(self.limiter.counted_at(now));
+        let excess = Receipt { at, limit: self.limiter.limit_of(state) };
+        Some(Settled { key_slot, receipt, excess })
     }
 
     fn is_queue(&self) -> bool {

@@ -224,7 +224,10 @@ pub(super) struct Owner {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settled {
     pub(super) key_slot: KeySlot,
+    /// That of the charge, as it is after edits.
     pub(super) receipt: Receipt,
+    /// That of the excess, if there was one.
+    pub(super) excess: Receipt,
 }
 
 /// A copy of a state and its place.

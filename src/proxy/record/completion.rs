@@ -126,6 +126,8 @@ pub(super) struct ResponseProgress {
     bytes: u64,
     /// Finds the numbers in the body by which rules settle, if any does.
     pub(super) usage: Option<Box<Reader>>,
+    /// True if what it has cost so far is charged while it passes.
+    pub(super) charges_so_far: bool,
     /// True if flowgate responds because the upstream failed.
     stands_for_upstream: bool,
     /// The numbers in its fields that are costs.
@@ -221,6 +223,7 @@ impl Completion {
                 ending: Ending::Cancelled,
                 bytes: 0,
                 usage: None,
+                charges_so_far: false,
                 stands_for_upstream: false,
                 numbers: Vec::new(),
             },
@@ -323,6 +326,9 @@ impl Completion {
         let is_slow = |begun: Instant| begun.since(self.arrival.at) >= SLOW;
         if status.is_server_error() || self.response.begun_at.is_some_and(is_slow) {
             self.observers.keep_path(&head.uri);
+        }
+        if self.route.as_ref().is_some_and(|route| route.settling.while_streaming) {
+            self.begin_charges();
         }
         self.peer.keep_head(head);
     }
@@ -473,8 +479,12 @@ impl Completion {
         self.upstream.lease = None;
     }
 
+    /// Notes a part of the body that is handed to the client.
     pub(crate) fn add_bytes(&mut self, bytes: usize) {
         self.response.bytes += bytes as u64;
+        if self.response.charges_so_far {
+            self.charge_so_far();
+        }
     }
 
     /// Notes a part of a server's response, as it comes.

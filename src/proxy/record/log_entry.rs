@@ -265,6 +265,7 @@ impl LogEntry {
             flow: self.decision.flow.map(|flow| FlowRecord {
                 left: self.decision.has_left,
                 reserved: &self.decision.costs,
+                charges: &self.decision.costs,
                 settled: &self.decision.costs,
                 sharers: &self.decision.sharers,
                 limits: &self.decision.limits,

@@ -6,6 +6,7 @@ mod observers;
 pub(crate) mod preview;
 mod settlement;
 mod shown_keys;
+mod while_streaming;
 
 pub(crate) use completion::Completion;
 pub(crate) use observers::{Event, Observers};

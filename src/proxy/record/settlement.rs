@@ -30,9 +30,9 @@ pub(crate) struct SharedReserve {
 
 /// The numbers that a response has.
 #[derive(Clone, Copy)]
-struct Numbers<'r> {
-    fields: &'r FieldNumbers,
-    usage: Option<&'r Reader>,
+pub(super) struct Numbers<'r> {
+    pub(super) fields: &'r FieldNumbers,
+    pub(super) usage: Option<&'r Reader>,
 }
 
 impl Completion {
@@ -109,14 +109,8 @@ impl Completion {
             usage.finish();
             usage
         });
-        let passed = Passed {
-            request_bytes: self.upstream.upload.as_ref().map_or(0, |upload| upload.bytes()),
-            response_bytes: self.response.bytes(),
-            events: usage.as_ref().map_or(0, |usage| usage.events()),
-            is_whole: self.response.is_whole(),
-        };
         let end = ResponseEnd {
-            passed,
+            passed: self.passed(usage.as_deref()),
             status: self.sent_status().map(|status| status.as_u16()),
             is_failure: self.has_failed_before_response(),
             time: Duration::ZERO,
@@ -127,13 +121,24 @@ impl Completion {
         let numbers = Numbers { fields: &response.numbers, usage: usage.as_deref() };
         for permit in [&mut decision.permit, &mut decision.early_permit].into_iter().flatten() {
             let end = ResponseEnd { time: at.since(permit.start()), ..end };
-            settle(permit, &route, &end, numbers, at, observers);
+            let times = Times { arrival: arrival.at, end: at };
+            settle(permit, &route, &end, numbers, times, observers);
         }
         if !decision.shared_reserves.is_empty() {
             let start = decision.permit.as_ref().map_or(arrival.at, Permit::start);
             let end = ResponseEnd { time: at.since(start), ..end };
             let reserves = &mut decision.shared_reserves;
             settle_in_store(reserves, &peer.worker, &route, &end, numbers, observers);
+        }
+    }
+
+    /// Returns what has passed of the request and its response.
+    pub(super) fn passed(&self, usage: Option<&Reader>) -> Passed {
+        Passed {
+            request_bytes: self.upstream.upload.as_ref().map_or(0, |upload| upload.bytes()),
+            response_bytes: self.response.bytes(),
+            events: usage.map_or(0, Reader::events),
+            is_whole: self.response.is_whole(),
         }
     }
 
@@ -182,44 +187,60 @@ impl Completion {
     #[inline(never)]
     fn log_reserves(&mut self) {
         let Some(route) = self.route.clone() else { return };
-        let Self { decision, observers, .. } = self;
+        let Self { decision, observers, arrival, .. } = self;
         let permits = [&decision.permit, &decision.early_permit].into_iter().flatten();
-        let own = permits.flat_map(Permit::reserves).map(|own| (own.slot(), own.cost()));
+        let own = permits
+            .flat_map(Permit::reserves)
+            .map(|own| (own.slot(), own.cost(), since(arrival.at, own.later_charges())));
         let shared = decision.shared_reserves.iter();
-        let shared = shared.map(|shared| (shared.slot, shared.reserve.cost()));
-        for (slot, reserved) in own.chain(shared) {
+        let shared = shared.map(|shared| (shared.slot, shared.reserve.cost(), Vec::new()));
+        for (slot, reserved, charges) in own.chain(shared) {
             if let Some(rule) = rule_of(&route, slot) {
                 let rule = Arc::clone(&rule.identity);
-                observers.note_cost(LoggedCost { rule, reserved, settled: None });
+                observers.note_cost(LoggedCost { rule, reserved, charges, settled: None });
             }
         }
     }
 
     /// Returns the status that the client got; `None` if there was no response.
-    fn sent_status(&self) -> Option<StatusCode> {
+    pub(super) fn sent_status(&self) -> Option<StatusCode> {
         self.response.status.filter(|_| !self.response.is_closed())
     }
 }
 
-/// Settles the costs of a request at `at`.
+/// The times of a request whose costs are settled.
+#[derive(Clone, Copy)]
+struct Times {
+    arrival: Instant,
+    end: Instant,
+}
+
+/// Settles the costs of a request at its end.
 fn settle(
     permit: &mut Permit,
     route: &Route,
     end: &ResponseEnd,
     numbers: Numbers<'_>,
-    at: Instant,
+    times: Times,
     observers: &mut Observers,
 ) {
-    let settled = permit
-        .settle(at, |reserve| numbers.cost(rule_of(route, reserve.slot())?, end, reserve.cost()));
+    let settled = permit.settle(times.end, |reserve| {
+        numbers.cost(rule_of(route, reserve.slot())?, end, reserve.total())
+    });
 
     for cost in settled {
         if let Some(rule) = rule_of(route, cost.slot()) {
             let rule = Arc::clone(&rule.identity);
+            let charges = since(times.arrival, cost.later_charges());
             let settled = Some(cost.cost());
-            observers.note_cost(LoggedCost { rule, reserved: cost.reserved(), settled });
+            observers.note_cost(LoggedCost { rule, reserved: cost.reserved(), charges, settled });
         }
     }
+}
+
+/// Returns charges by the time since the arrival.
+fn since(arrival: Instant, charges: impl Iterator<Item = (Instant, u64)>) -> Vec<(Duration, u64)> {
+    charges.map(|(at, total)| (at.since(arrival), total)).collect()
 }
 
 /// Settles the costs of a request that the store has charged. Those that are not known keep their
@@ -246,17 +267,23 @@ fn settle_in_store(
         }
         route.gate_of(shared.slot).note_settled(shared.slot, cost);
         let rule = Arc::clone(&rule.identity);
-        observers.note_cost(LoggedCost { rule, reserved, settled: Some(cost.cost) });
+        let settled = Some(cost.cost);
+        observers.note_cost(LoggedCost { rule, reserved, charges: Vec::new(), settled });
     }
 }
 
 impl Numbers<'_> {
-    /// Returns the cost by a rule of a request with this reserve; `None` if it is not known.
-    fn cost(&self, rule: &RouteRule, end: &ResponseEnd, reserved: u64) -> Option<FinalCost> {
+    /// Returns the cost by a rule of a request that was charged so much; `None` if it is not known.
+    pub(super) fn cost(
+        &self,
+        rule: &RouteRule,
+        end: &ResponseEnd,
+        charged: u64,
+    ) -> Option<FinalCost> {
         let field = self.fields.iter().find(|(slot, _)| *slot == rule.slot);
         let end = ResponseEnd { field: field.map(|(_, number)| *number), ..*end };
         let reading = self.usage.zip(rule.query).map(|(usage, query)| usage.reading(query));
-        rule.cost.settle.as_ref()?.cost(&end, reserved, reading)
+        rule.cost.settle.as_ref()?.cost(&end, charged, reading)
     }
 }
 
@@ -265,6 +292,6 @@ fn has_reserves(permit: Option<&Permit>) -> bool {
     permit.is_some_and(|permit| !permit.reserves().is_empty())
 }
 
-fn rule_of(route: &Route, slot: SlotId) -> Option<&RouteRule> {
+pub(super) fn rule_of(route: &Route, slot: SlotId) -> Option<&RouteRule> {
     route.rules.iter().find(|rule| rule.slot == slot)
 }

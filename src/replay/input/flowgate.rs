@@ -81,6 +81,8 @@ struct Flow<'a> {
     limits: BTreeMap<Box<str>, u32>,
     #[serde(default)]
     reserved: BTreeMap<Box<str>, u64>,
+    #[serde(default, borrow)]
+    charges: BTreeMap<Box<str>, Vec<(&'a RawValue, u64)>>,
     #[serde(default)]
     settled: BTreeMap<Box<str>, u64>,
 }
@@ -142,7 +144,7 @@ pub(super) fn parse(line: &[u8], cache: &mut TextCache) -> Result<Option<LoggedR
         left: flow.is_some_and(|flow| flow.left),
         sharers: flow.map_or_else(|| Ok(Vec::new()), sharers)?,
         limits: flow.map(limits).unwrap_or_default(),
-        costs: flow.map(costs).unwrap_or_default(),
+        costs: flow.map_or_else(|| Ok(Vec::new()), |flow| costs(flow, wait))?,
         settling: Settling {
             settled: None,
             request_bytes: line.bytes_in,
@@ -212,11 +214,19 @@ fn limits(flow: &Flow<'_>) -> Vec<(Box<str>, u32)> {
     flow.limits.iter().map(|(rule, limit)| (rule.clone(), *limit)).collect()
 }
 
-fn costs(flow: &Flow<'_>) -> Vec<RecordedCost> {
-    let costs = flow.reserved.iter().map(|(rule, reserved)| RecordedCost {
-        rule: rule.clone(),
-        reserved: *reserved,
-        settled: flow.settled.get(rule).copied(),
+/// Returns the costs of a request that has waited for its start for so many nanoseconds.
+fn costs(flow: &Flow<'_>, wait: u64) -> Result<Vec<RecordedCost>, Reason> {
+    let charge = |(after, total): &(&RawValue, u64)| {
+        Ok((Duration::from_nanos(millis(after)?.saturating_sub(wait)), *total))
+    };
+    let costs = flow.reserved.iter().map(|(rule, reserved)| {
+        let charges = flow.charges.get(rule).into_iter().flatten().map(charge);
+        Ok(RecordedCost {
+            rule: rule.clone(),
+            reserved: *reserved,
+            charges: charges.collect::<Result<_, Reason>>()?,
+            settled: flow.settled.get(rule).copied(),
+        })
     });
     costs.collect()
 }

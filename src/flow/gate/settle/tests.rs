@@ -340,3 +340,114 @@ fn a_client_that_was_evicted_gets_its_reserve_back() {
         ",
     );
 }
+
+#[test]
+fn what_a_response_has_cost_so_far_is_charged_once_and_corrected_at_the_end() {
+    check(
+        &bucket(100, 100),
+        "
+        0 cost=10     pass
+        0 charge=10   1
+        0 charge=60   1
+        0 cost=41     block rate 600
+        0 charge=55   1
+        0 charge=61   1
+        0 cost=40     block rate 600
+        0 settle=50   0
+        0 cost=50     pass
+        0             block rate 600
+        ",
+    );
+}
+
+#[test]
+fn a_debt_begins_while_the_response_passes() {
+    check(
+        &bucket(100, 100),
+        "
+        0             pass
+        0 charge=250  1
+        0             block rate 90600
+        90600         pass
+        90600         block rate 600
+        90600 settle=260 1
+        90600         block rate 6600
+        ",
+    );
+}
+
+#[test]
+fn what_was_charged_too_much_leaves_the_window_that_was_charged_last() {
+    check(
+        &window(10, 1000, Align::Clock),
+        "
+        900 cost=2      pass
+        1100 charge=5   1
+        2100 charge=9   1
+        2200 settle=4   0
+        2200 cost=10    pass
+        2200            block rate 800
+        ",
+    );
+    // One is still charged of the window before the last: 3 of the 3, and 1 of the 3 of 1100 leave.
+    check(
+        &settled(Algorithm::SlidingLog(sliding_log::Config { rate: rate(10, 1000) })),
+        "
+        500 cost=2     pass
+        1000 charge=5  1
+        1200 charge=8  1
+        1300 settle=4  0
+        1300 cost=6    pass
+        1300           block rate 200.000001
+        1500.000001 cost=2 pass
+        1500.000001    block rate 500
+        ",
+    );
+}
+
+#[test]
+fn an_edit_keeps_the_share_of_each_charge_of_a_response() {
+    // 40 of 100 were charged before the bucket became ten times as large, and 100 of 1000 since.
+    Timeline::new(&bucket(100, 100))
+        .check("0 cost=10 pass")
+        .check("0 charge=40 1")
+        .edit(&bucket(1000, 1000), &[Change::Converted])
+        .check("0 charge=140 1")
+        .check("0 cost=501 block rate 60")
+        .check("0 settle=20 0")
+        .check("0 cost=800 pass")
+        .check("0 block rate 60");
+}
+
+#[test]
+fn a_request_whose_rule_was_reset_is_charged_nothing_more() {
+    let window = window(10, 1000, Align::Clock);
+    Timeline::new(&bucket(100, 100))
+        .check("0 cost=10 pass")
+        .edit(&window, &[Change::Reset])
+        .check("0 charge=90 1")
+        .check("0 cost=10 pass")
+        .check("0 settle=0 1")
+        .check("0 block rate 1000");
+}
+
+#[test]
+fn a_ban_begins_with_the_charge_that_exceeds_the_limit() {
+    let mut rules = keyed(
+        Algorithm::TokenBucket(token_bucket::Config { rate: rate(100, MINUTE), burst: 100 }),
+        9,
+    );
+    rules.flow[0].settles = true;
+    rules.flow[0].reject_for = Some(Duration::from_mins(10));
+    check(
+        &rules,
+        "
+        0 key=a        pass
+        0 charge=99    1
+        0 key=a        pass
+        0 charge=101   2
+        0 key=a        block banned 600000
+        0 key=b        pass
+        ",
+    );
+}

@@ -423,6 +423,102 @@ fn a_state_of_another_type_is_reported_and_keeps_no_other_from_being_settled() {
 }
 
 #[test]
+fn what_is_no_state_is_reported_and_keeps_no_other_from_being_settled() {
+    let rate = Rate::new(100, Duration::from_mins(1)).expect("a rate");
+    let fixed = |align| Algorithm::FixedWindow(fixed_window::Config { rate, align });
+    let algorithms = [
+        bucket(100, 100),
+        fixed(Align::Clock),
+        fixed(Align::FirstRequest),
+        Algorithm::SlidingWindow(sliding_window::Config { rate, buckets: 6, strict: false }),
+        Algorithm::SlidingCounter(sliding_counter::Config { rate }),
+    ];
+    let mut rejected = 0;
+    for algorithm in algorithms {
+        let mut store = OneRule::start(&algorithm);
+        // Of another program, and with fewer numbers than a state has.
+        for (content, cost) in [("x y z", 0), ("5", 40), ("5", 0), ("1 2 x", 40)] {
+            redis::cmd("FLUSHDB").exec(&mut store.connection).expect("flushed");
+            assert_eq!(store.decide(10, NOW), None);
+            let settlement = store.settlement(10, 40, NOW);
+            store.name = "{a}:other";
+            let other = store.settlement(10, cost, NOW);
+            let other_number = other.number;
+            redis::cmd("SET")
+                .arg(&["{a}:other", content])
+                .exec(&mut store.connection)
+                .expect("it is set");
+            store.name = "{a}:r";
+            let call = store.recorded.settle(&[other, settlement], 1, NOW);
+            let answer = call.query(&mut store.connection).expect("an answer");
+            // What reads as a fresh state is settled.
+            let Value::Array(numbers) = answer else { panic!("{answer:?}") };
+            let all = Value::Int(i64::try_from(other_number).expect("a number"));
+            assert!(numbers.is_empty() || numbers == [all], "{algorithm:?}: {numbers:?}");
+            rejected += numbers.len();
+            assert!(store.decide(61, NOW).is_some(), "{algorithm:?}: the other one is settled");
+            assert_eq!(store.decide(60, NOW), None, "{algorithm:?}");
+        }
+    }
+    assert!(rejected > 0, "the store applied all: the test shows less");
+}
+
+#[test]
+fn a_settlement_waits_while_the_store_has_no_memory() {
+    let mut store = OneRule::start(&bucket(100, 100));
+    assert_eq!(store.decide(10, NOW), None);
+    let settlement = store.settlement(10, 40, NOW);
+    let set = |store: &mut OneRule, most: &str| {
+        let set = ["SET", "maxmemory", most];
+        redis::cmd("CONFIG").arg(&set).exec(&mut store.connection).expect("it is set");
+    };
+    set(&mut store, "1");
+    let call = store.recorded.settle(core::slice::from_ref(&settlement), 1, NOW);
+    let error = call.query::<Value>(&mut store.connection).expect_err("no memory");
+    assert!(error.to_string().contains("OOM"), "{error}");
+    set(&mut store, "0");
+    store.settle(&settlement, 1, NOW);
+    assert_eq!(store.decide(61, NOW), Some(Duration::from_millis(600)));
+}
+
+#[test]
+fn what_was_settled_is_forgotten_two_hours_after_the_last() {
+    let mut store = OneRule::start(&bucket(100, 100));
+    assert_eq!(store.decide(10, NOW), None);
+    let ttl = |store: &mut OneRule| -> i64 {
+        let ttl = redis::cmd("PTTL").arg("{a}:settled:gateway").query(&mut store.connection);
+        ttl.expect("a time")
+    };
+    let hours = 1_000 * 3_600;
+    for low in [1, 2] {
+        let settlement = store.settlement(10, 40, NOW);
+        store.settle(&settlement, low, NOW);
+        let left = ttl(&mut store);
+        assert!((hours..=2 * hours).contains(&left), "{left}");
+        // As if most of the time had passed.
+        redis::cmd("PEXPIRE")
+            .arg(&["{a}:settled:gateway", "60000"])
+            .exec(&mut store.connection)
+            .expect("it is set");
+        assert!(ttl(&mut store) <= 60_000);
+    }
+    redis::cmd("PEXPIRE")
+        .arg(&["{a}:settled:gateway", "1"])
+        .exec(&mut store.connection)
+        .expect("it is set");
+    while ttl(&mut store) != -2 {
+        std::thread::yield_now();
+    }
+    let again = Numbered { number: 1, ..store.settlement(10, 11, NOW) };
+    store.settle(&again, 1, NOW);
+    let settled: Vec<String> = redis::cmd("ZRANGE")
+        .arg(&["{a}:settled:gateway", "0", "-1"])
+        .query(&mut store.connection)
+        .expect("a set");
+    assert_eq!(settled, ["1", "low"], "a new set begins");
+}
+
+#[test]
 fn nothing_is_given_back_to_a_store_that_has_lost_its_memory() {
     let mut store = OneRule::start(&bucket(100, 100));
     assert_eq!(store.decide(100, NOW), None);

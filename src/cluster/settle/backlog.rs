@@ -40,7 +40,7 @@ pub(in crate::cluster) enum SettlementEnd {
     Full,
     /// The store did not confirm it in time.
     Late,
-    /// The store cannot apply it, because its key has another type.
+    /// The store cannot apply it, because its key has another type or is no state.
     Rejected,
 }
 

@@ -8,6 +8,7 @@ use crate::{
         metrics,
         upstream::Script,
     },
+    explain::explain,
 };
 use std::{
     net::SocketAddr,
@@ -392,6 +393,12 @@ fn with_sync_interval_all_gateways_learn_what_was_settled_once() {
         // A debt of 6.
         eventually("all know of it", || {
             (http::get(gateway.web(), "/0").status == 429).then_some(())
+        });
+        eventually("`explain` and the keys show it", || {
+            let explained = explain(gateway, "/0", "a");
+            let keys = http::ask(gateway.address("admin"), "/keys?route=all&rule=r").json();
+            let debts = [&explained, &keys].map(|page| page["rules"][0]["debt"].as_u64());
+            (debts == [Some(6); 2]).then_some(())
         });
     }
 }

@@ -81,7 +81,7 @@ pub struct ComputedReserve {
 pub struct ReservedNumbers {
     /// The members, each with its weight.
     pub terms: Vec<(MemberPath, Weight)>,
-    /// The part of a request without any of them; `None`: what the rule has learned.
+    /// The least part of a request that lacks any of them; `None`: what the rule has learned.
     pub otherwise: Option<u64>,
 }
 
@@ -184,15 +184,19 @@ impl Settle {
 impl ComputedReserve {
     /// Returns the reserve of a request of a client of this plan, where the rule has learned this much.
     /// The sum is rounded up once.
+    ///
+    /// A server may ignore the numbers that a request has, and obey one that it lacks. So such a
+    /// request reserves no less than one without numbers.
     pub fn of(&self, request: ReservedRequest<'_>, learned: u64, plan: Option<usize>) -> u64 {
         let whole = |number| (Amount::whole(number), Weight::ONE);
         let bytes = (Amount::whole(request.bytes), self.request_bytes);
-        let plus = whole(self.plus.unwrap_or(learned));
+        let known = [bytes, whole(self.plus.unwrap_or(learned))];
         let numbers = self.json.iter().flat_map(|json| json.terms_of(request.body));
-        let otherwise = self.json.as_ref().filter(|json| !json.are_in(request.body));
+        let otherwise = self.json.as_ref().filter(|json| json.is_any_missing(request.body));
         let otherwise = otherwise.map(|json| whole(json.otherwise.unwrap_or(learned)));
 
-        let sum = weighted_sum([bytes, plus].into_iter().chain(numbers).chain(otherwise));
+        let least = weighted_sum(known.into_iter().chain(otherwise));
+        let sum = weighted_sum(known.into_iter().chain(numbers)).max(least);
         let of_plan = plan.and_then(|plan| self.most_of_plans.get(plan)).copied();
         sum.clamp(1, of_plan.unwrap_or(self.most).max(1))
     }
@@ -218,9 +222,9 @@ impl ReservedNumbers {
         })
     }
 
-    /// True if a body has any of the numbers.
-    fn are_in(&self, body: Option<&BodyMembers>) -> bool {
-        self.terms_of(body).next().is_some()
+    /// True if a body lacks any of the numbers.
+    fn is_any_missing(&self, body: Option<&BodyMembers>) -> bool {
+        self.terms_of(body).count() < self.terms.len()
     }
 }
 
@@ -376,14 +380,16 @@ mod tests {
             reserve(otherwise).of(request, 70, None)
         };
         for (body, expected) in [
-            (r#"{"max":16}"#, 21),
             (r#"{"max":16,"o":{"n":1}}"#, 21),
-            (r#"{"o":{"n":3.2}}"#, 7),
-            (r#"{"max":1.6e1}"#, 21),
-            (r#"{"max":0}"#, 5),
-            (r#"{"max":1,"max":16}"#, 21),
-            (r#"{"max":16,"max":1}"#, 21),
+            (r#"{"max":16,"o":{"n":3.2}}"#, 23),
+            (r#"{"max":1.6e1,"o":{"n":0}}"#, 21),
+            (r#"{"max":0,"o":{"n":0}}"#, 5),
+            (r#"{"max":1,"max":16,"o":{"n":0}}"#, 21),
+            (r#"{"max":16,"max":1,"o":{"n":0}}"#, 21),
             (r#"{"max":1e99}"#, 1_000),
+            (r#"{"max":50}"#, 55),
+            (r#"{"max":16}"#, 45),
+            (r#"{"o":{"n":1}}"#, 45),
             (r#"{"max":-1}"#, 45),
             (r#"{"max":"16"}"#, 45),
             ("{}", 45),

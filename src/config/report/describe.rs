@@ -453,7 +453,8 @@ fn computed(reserve: &ComputedReserve) -> String {
             weight => format!("{weight} × json:{path}"),
         });
         let terms = terms.collect::<Vec<_>>().join(" + ");
-        format!("({terms}, else {})", number(json.otherwise))
+        let least = if json.terms.len() == 1 { "else" } else { "without any of them at least" };
+        format!("({terms}, {least} {})", number(json.otherwise))
     });
     let bytes = (reserve.request_bytes != Weight::default())
         .then(|| format!("{} × bytes of the request", reserve.request_bytes));

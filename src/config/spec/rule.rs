@@ -320,7 +320,8 @@ keys! {
         /// names, each with its factor. Of a repeated member, the larger one of the first and the last
         /// counts. The body is held back as for `key: json:NAME`.
         json: ReservedJsonSpec, else "–";
-        /// The number in place of `json` if the body has none, or `auto`. `auto` is what 95 % of the
+        /// The number in place of `json` if the body has none, or `auto`. If it lacks any of several, at
+        /// least this number is reserved. `auto` is what 95 % of the
         /// rule's latest 1,000 costs did not exceed, without what `request_bytes` and `plus` knew of them.
         otherwise: NumberOrAuto<0, MOST>, else "`auto`";
         /// A number, or `auto`: what 95 % of the rule's latest 1,000 costs did not exceed, without what

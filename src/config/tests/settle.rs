@@ -91,7 +91,7 @@ fn a_reserve_may_have_numbers_of_the_body() {
             "{ json: { o.n: 0.5, max_tokens: 1 }, otherwise: auto, request_bytes: 0.25 }",
             &both,
             None,
-            "reserve: (0.5 × json:o.n + json:max_tokens, else auto) + 0.25 × bytes of the request;",
+            "reserve: (0.5 × json:o.n + json:max_tokens, without any of them at least auto) + 0.25 × bytes of the request;",
         ),
     ] {
         let cost = format!("{{ reserve: {written}, settle: {{ bytes: both }} }}");

@@ -5,7 +5,7 @@ use crate::{
         Gateway, PATIENCE, await_ends, curl, eventually,
         http::{self, Answer, Client},
         http2::{self, body},
-        run,
+        metrics, run,
         upstream::{Connection, Request, Script, ok},
         yaml,
     },
@@ -232,6 +232,30 @@ fn streams_of_http_2_have_keys_and_each_waits_for_its_own_body() {
     client.last_data(5, br#"{"model":"a"}"#);
     let frames = client.answer(5);
     assert!(body(&frames).contains("per-model"), "{frames:?}");
+}
+
+#[test]
+fn what_was_held_of_a_rejected_body_counts_no_more() {
+    let server = server();
+    let gateway = start(&server, PER_MODEL);
+    assert_eq!([r#"{"model":"a"}"#; 2].map(|body| status(gateway.web(), body)), [200, 200]);
+    let mut client = http2::Client::new(gateway.web());
+    client.post(1, "/", "20");
+    // Not held back, so that a body of the connection is on its way meanwhile.
+    client.data(1, b"no JSON");
+    eventually("it is on its way", || {
+        let in_flight = metrics(&gateway, "flowgate_upstream_in_flight");
+        (in_flight.values().sum::<f64>() >= 1.0).then_some(())
+    });
+    client.post(3, "/", "13");
+    client.last_data(3, br#"{"model":"a"}"#);
+    assert!(body_of(&mut client, 3).contains("per-model"));
+    eventually("nothing is held", || {
+        let held = metrics(&gateway, "flowgate_upload_buffer_bytes");
+        (held.values().sum::<f64>() <= 0.0).then_some(())
+    });
+    client.last_data(1, &[b'x'; 13]);
+    assert_eq!(body_of(&mut client, 1).len(), 20);
 }
 
 #[test]

@@ -191,6 +191,30 @@ fn a_path_that_is_taken_is_an_error_of_the_file_and_a_dead_socket_is_replaced() 
 }
 
 #[test]
+fn a_socket_of_systemd_is_kept_at_the_end() {
+    let site = Site::new();
+    let path = site.path("web.sock");
+    let socket = std::os::unix::net::UnixListener::bind(&path).expect("bound");
+    let config = site.path("gateway.yaml");
+    fs::write(&config, site.yaml("listen: 'unix:FOLDER/web.sock'", "")).expect("written");
+    let script = "export LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=web; \
+                  exec \"$0\" run -c \"$1\" 3<&0 0</dev/null";
+    let mut gateway = Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_flowgate")])
+        .arg(&config)
+        .stdin(OwnedFd::from(socket))
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .expect("it starts");
+    assert_eq!(client(&path).get("/").status, 200);
+    let pid = gateway.id().to_string();
+    let killed = Command::new("kill").args(["-TERM", &pid]).status().expect("it runs");
+    assert!(killed.success());
+    assert!(gateway.wait().expect("ended").success());
+    assert!(path.exists(), "it is systemd's, whose next process gets it");
+}
+
+#[test]
 fn an_upgrade_hands_the_socket_over() {
     let site = Site::new();
     let rule = "{ name: all, limit: 3/1h, burst: 3 }";

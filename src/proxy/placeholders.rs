@@ -179,12 +179,39 @@ impl Values {
             Placeholder::Host => escape.write(&self.host, out),
             Placeholder::Method => escape.write(self.method.as_str(), out),
             Placeholder::Path => escape.write(&self.path, out),
+            Placeholder::Uri => escape.write_value(&self.uri(), out),
+            Placeholder::Url => escape.write_value(&self.whole(), out),
             Placeholder::Query => match &self.query {
                 Some(query) => out.write_char('?').and_then(|()| escape.write(query, out)),
                 None => Ok(()),
             },
         };
     }
+
+    /// Returns the path with the query.
+    fn uri(&self) -> String {
+        let mut uri = self.path.to_string();
+        if let Some(query) = &self.query {
+            uri.extend(["?", query]);
+        }
+        uri
+    }
+
+    /// Returns the whole URL.
+    fn whole(&self) -> String {
+        let Self { scheme, host, port, .. } = self;
+        let uri = self.uri();
+        if *port == usual_port(scheme) {
+            format!("{scheme}://{host}{uri}")
+        } else {
+            format!("{scheme}://{host}:{port}{uri}")
+        }
+    }
+}
+
+/// Returns the port that URLs of a scheme leave out.
+fn usual_port(scheme: &str) -> u16 {
+    if scheme == "https" { 443 } else { 80 }
 }
 
 /// The way in which a client asks for a host.
@@ -212,8 +239,8 @@ impl<'a> Asked<'a> {
             let at = value.iter().rposition(|byte| matches!(byte, b':' | b']'))?;
             (value.get(at) == Some(&b':')).then(|| read(value.get(at + 1..)?)).flatten()
         };
-        let usual = if scheme == "https" { 443 } else { 80 };
-        Self { scheme, port: said.or_else(own).unwrap_or(usual), host: &authority.host }
+        let port = said.or_else(own).unwrap_or_else(|| usual_port(scheme));
+        Self { scheme, port, host: &authority.host }
     }
 }
 
@@ -250,6 +277,19 @@ impl Escape {
                 byte => write!(out, "%{byte:02X}"),
             }),
         }
+    }
+
+    /// Writes a URL: in another URL, as the value of a parameter.
+    fn write_value(self, text: &str, out: &mut String) -> core::fmt::Result {
+        if self != Self::Url {
+            return self.write(text, out);
+        }
+        // All but what RFC 3986, 2.3, never reserves: who reads the parameter decodes it once.
+        text.bytes().try_for_each(|byte| match byte {
+            b'-' | b'.' | b'_' | b'~' => out.write_char(char::from(byte)),
+            byte if byte.is_ascii_alphanumeric() => out.write_char(char::from(byte)),
+            byte => write!(out, "%{byte:02X}"),
+        })
     }
 }
 

@@ -421,6 +421,76 @@ fn a_response_that_is_no_consent_goes_to_the_client_whole() {
 }
 
 #[test]
+fn a_login_page_stands_for_a_401_and_for_no_other_response() {
+    let upstream = listing();
+    let login = "login: '/oauth2/start?rd={url}&to={uri}'";
+    let (gateway, _service) = in_front_of(&upstream, login, "", |_, mut connection| {
+        while let Some(request) = connection.read() {
+            let status = request.header("x-status").unwrap_or("401").to_owned();
+            let head = format!("HTTP/1.1 {status} No\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\n");
+            let rest = "WWW-Authenticate: Bearer\r\nContent-Length: 4\r\n\r\nhalt";
+            if connection.write((head + rest).as_bytes()).is_none() {
+                return;
+            }
+        }
+    });
+    let mut client = Client::new(gateway.web());
+    for method in ["GET", "POST", "HEAD", "GET"] {
+        let answer = client.request(method, "/a%20b?c=d&e=%26", &[("Host", "app.test:8443")]);
+        let to = "/oauth2/start?rd=http%3A%2F%2Fapp.test%3A8443%2Fa%2520b%3Fc%3Dd%26e%3D%2526\
+                  &to=%2Fa%2520b%3Fc%3Dd%26e%3D%2526";
+        assert_eq!((answer.status, answer.header("location")), (302, Some(to)), "{method}");
+        assert_eq!((answer.complete, answer.text().as_str()), (true, ""), "{method}");
+        let cookies = answer.headers.iter().filter(|(name, _)| name == "set-cookie");
+        assert_eq!(cookies.map(|(_, value)| value.as_str()).collect::<Vec<_>>(), ["a=1", "b=2"]);
+        assert_eq!(answer.header("www-authenticate"), None);
+    }
+    for status in ["403", "500"] {
+        let answer = client.request("GET", "/", &[("X-Status", status)]);
+        assert_eq!((answer.status.to_string().as_str(), answer.text().as_str()), (status, "halt"));
+    }
+
+    // A call of gRPC shows no page.
+    let mut http2 = http2::Client::new(gateway.web());
+    assert_eq!(over_http2(&mut http2, 1, &[("content-type", "application/grpc")]), "halt");
+    assert_eq!(over_http2(&mut http2, 3, &[]), "");
+    assert_eq!(upstream.connections(), 0, "nothing has passed");
+    let outcomes = metrics(&gateway, "flowgate_forward_auth_requests_total");
+    let denied = outcomes.iter().find(|(labels, _)| labels.contains("denied"));
+    assert_eq!(denied.map(|(_, count)| *count), Some(8.0), "{outcomes:?}");
+}
+
+#[test]
+fn a_field_may_have_another_name_for_the_upstream() {
+    let upstream = listing();
+    let (service, _asked) = oauth2_proxy();
+    let copy = "copy: [{ from: x-auth-request-user, to: x-user }, x-auth-request-email]";
+    let rules = "    flow: [{ name: each, limit: 2/6h, key: 'auth:x-auth-request-user' }]\n";
+    let gateway = Gateway::start(&yaml(upstream.address, &route(service.address, copy, rules)));
+    let mut client = Client::new(gateway.web());
+    let forged = [
+        ("X-User", "admin"),
+        ("X_User", "admin"),
+        ("X-Auth-Request-User", "admin"),
+        ("x.auth.request.user", "admin"),
+    ];
+    let ask = |client: &mut Client, user: &str| {
+        let cookie = signed_in(user);
+        let fields: Vec<_> = forged.into_iter().chain([("Cookie", cookie.as_str())]).collect();
+        client.request("GET", "/", &fields)
+    };
+    let answer = ask(&mut client, "ann");
+    let got = answer.text();
+    assert!(got.contains("x-user: ann\n"), "{got}");
+    assert!(got.contains("x-auth-request-email: ann@example.com\n"), "{got}");
+    assert!(!got.contains("admin") && !got.contains("x-auth-request-user:"), "{got}");
+
+    // Rules count by the service's name.
+    let statuses = ["ann", "ann", "bob"].map(|user| ask(&mut client, user).status);
+    assert_eq!(statuses, [200, 429, 200]);
+}
+
+#[test]
 fn a_service_that_fails_lets_no_request_pass() {
     let upstream = listing();
     let flood = "HTTP/1.1 103 Early Hints\r\nx: y\r\n\r\n".repeat(200);

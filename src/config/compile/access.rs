@@ -8,7 +8,7 @@ use super::{
 use crate::{
     auth::{ALGORITHMS, Algorithm, InvalidUsers, JwtKeys, JwtRules, TokenSource, Users},
     config::{
-        decode::{At, Key},
+        decode::{At, Either, Key},
         diagnostics::{Lint, Problem},
         plan::{Access, Auth, ClientList, Jwt, RulePlan},
         read::source::Files,
@@ -356,7 +356,12 @@ impl<'k> Proofs<'k> {
     /// Returns whether an auth service says the field called `name`.
     fn says(&self, name: &str) -> bool {
         let copied = |forward: &&ForwardSpec| {
-            forward.copy.items().iter().any(|at| at.value.0.as_str() == name)
+            forward.copy.items().iter().any(|at| match &at.value {
+                Either::Plain(copied) => copied.0.as_str() == name,
+                Either::Map(copied) => {
+                    copied.from.value().is_some_and(|from| from.0.as_str() == name)
+                }
+            })
         };
         self.is_unread || self.forward.as_ref().is_some_and(copied)
     }

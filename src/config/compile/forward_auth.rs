@@ -3,14 +3,20 @@
 use super::{compiler::Compiler, upstreams::Compiled};
 use crate::{
     config::{
-        decode::{At, Key},
+        decode::{At, Either, Key},
         diagnostics::{Problem, SourceSpan},
-        plan::{AnswerLimits, CopiedField, ForwardAuth, ServerPlan, UpstreamOptions, UpstreamPlan},
-        spec::{AuthEndpoint, Balance, ForwardSpec, Resolve, UpstreamProtocol, leaf::CheckPath},
+        plan::{
+            AnswerLimits, CopiedField, ForwardAuth, Redirect, ServerPlan, UpstreamOptions,
+            UpstreamPlan,
+        },
+        spec::{
+            AuthEndpoint, Balance, CopySpec, ForwardSpec, Resolve, UpstreamProtocol,
+            leaf::{CheckPath, CopiedName},
+        },
     },
     health::Ejection,
 };
-use http::uri::PathAndQuery;
+use http::{StatusCode, uri::PathAndQuery};
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 /// The auth service of a route.
@@ -38,18 +44,24 @@ impl Compiler {
         let spec = &at.value;
         let service = self.service(spec, at.span, upstreams);
 
-        let names = spec.copy.items();
+        let copied =
+            || spec.copy.items().iter().filter_map(|at| Some((copied(&at.value)?, at.span)));
         self.unique(
-            names.iter().map(|at| (CopiedField::new(at.value.0.clone()), at.span)),
-            |copied| format!("`{}` is copied twice, or servers read two names alike", copied.name),
+            copied(),
+            |copied| format!("`{}` is copied twice, or servers read two names alike", copied.to),
             "remove one",
         );
-        let copy = names.iter().map(|at| CopiedField::new(at.value.0.clone())).collect();
+        let copy = copied().map(|(field, _)| field).collect();
 
         let set = self.header_fields(&spec.set);
+        let login = spec.login.at.as_ref().and_then(|at| {
+            let to = At { value: &at.value, span: at.span, written: true };
+            self.redirect(&to, Some(StatusCode::FOUND), None)
+        });
+        let login = login.map(|login| Redirect { keeps_query: false, ..login });
         let timeout = spec.timeout.duration()?.value;
         let Service { name, upstream, host, target } = service?;
-        let auth = ForwardAuth { upstream: name, host, target, copy, set, timeout };
+        let auth = ForwardAuth { upstream: name, host, target, copy, set, login, timeout };
         Some(CompiledForward { auth, upstream })
     }
 
@@ -134,6 +146,15 @@ impl Compiler {
         let target = path(&spec.path)?;
         Some(Service { name: Arc::clone(&name.value.0), upstream: upstream?, host: None, target })
     }
+}
+
+/// Returns a field that the upstream receives; `None` if a part of it could not be read.
+fn copied(spec: &Either<CopiedName, CopySpec>) -> Option<CopiedField> {
+    let [from, to] = match spec {
+        Either::Plain(name) => [name, name],
+        Either::Map(names) => [names.from.value()?, names.to.value()?],
+    };
+    Some(CopiedField::new(from.0.clone(), to.0.clone()))
 }
 
 fn path(key: &Key<CheckPath>) -> Option<PathAndQuery> {

@@ -265,7 +265,9 @@ fn stand_in(piece: &Piece) -> &str {
             | Placeholder::Method
             | Placeholder::RequestId
             | Placeholder::RetryAfter
-            | Placeholder::Rule,
+            | Placeholder::Rule
+            | Placeholder::Uri
+            | Placeholder::Url,
         ) => "value",
         // It begins with a slash behind a host.
         Piece::Group(GroupPiece { place: UrlPart::AfterHost, .. }) => "/",

@@ -331,10 +331,13 @@ fn has_placeholders(options: &RouteOptions) -> bool {
     let mut fields = options.request_headers.set.iter().chain(&options.response_headers.set);
     let auth = options.auth.as_ref().and_then(|auth| auth.forward.as_ref());
     let mut asked = auth.into_iter().flat_map(|forward| &forward.set);
+    let login = auth.and_then(|forward| forward.login.as_ref());
     let rejection = options.reject.as_ref().and_then(Reject::body);
     let errors = options.errors.iter().map(|error| &error.body);
     fields.any(|(_, text)| text.is_template())
         || asked.any(|(_, text)| text.is_template())
+        // A redirect is written from the request, also without placeholders.
+        || login.is_some()
         || rejection.into_iter().chain(errors).any(Body::has_placeholders)
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{
     auth::{JwtKeys, JwtRules, TokenSource, Users},
-    config::plan::HeaderText,
+    config::plan::{HeaderText, Redirect},
     counted::counted,
     geo::{Located, PlaceSet},
     route::{NetworkList, folded_name, folds_to},
@@ -139,6 +139,8 @@ pub struct ForwardAuth {
     pub(in crate::config) copy: Vec<CopiedField>,
     /// The fields that it receives besides.
     pub set: Vec<(HeaderName, HeaderText)>,
+    /// Where clients go in place of a 401.
+    pub login: Option<Redirect>,
     /// The longest time until the header of its response.
     pub timeout: Duration,
 }
@@ -146,21 +148,25 @@ pub struct ForwardAuth {
 /// A field that only an auth service may write.
 #[derive(Debug)]
 pub(in crate::config) struct CopiedField {
-    /// Its name.
-    pub(in crate::config) name: HeaderName,
-    /// Its name as the most lenient servers see it.
+    /// Its name in the service's response.
+    from: HeaderName,
+    /// Its name for the upstream.
+    pub(in crate::config) to: HeaderName,
+    /// Both names as the most lenient servers see them.
+    folded_from: Box<str>,
     folded: Box<str>,
 }
 
 impl CopiedField {
-    /// Returns the field called `name`.
-    pub(in crate::config) fn new(name: HeaderName) -> Self {
-        let folded = folded_name(name.as_str()).into();
-        Self { name, folded }
+    /// Returns the field that is called `from` by the service, and `to` for the upstream.
+    pub(in crate::config) fn new(from: HeaderName, to: HeaderName) -> Self {
+        let folded_from = folded_name(from.as_str()).into();
+        let folded = folded_name(to.as_str()).into();
+        Self { from, to, folded_from, folded }
     }
 }
 
-/// Names that servers read alike are equal.
+/// Those are equal whose names for the upstream servers read alike.
 impl PartialEq for CopiedField {
     fn eq(&self, other: &Self) -> bool {
         self.folded == other.folded
@@ -178,17 +184,25 @@ impl Hash for CopiedField {
 impl ForwardAuth {
     /// Returns whether servers may take a field called `name` for one that only the service may write.
     pub fn guards(&self, name: &[u8]) -> bool {
-        self.copy.iter().any(|copied| folds_to(name, &copied.folded))
+        let is_name = |copied: &CopiedField| {
+            folds_to(name, &copied.folded) || folds_to(name, &copied.folded_from)
+        };
+        self.copy.iter().any(is_name)
     }
 
-    /// Returns the names of the fields that the upstream receives.
+    /// Returns the service's names of the fields that the upstream receives.
     pub fn names(&self) -> impl Iterator<Item = &HeaderName> {
-        self.copy.iter().map(|copied| &copied.name)
+        self.copy.iter().map(|copied| &copied.from)
+    }
+
+    /// Returns the fields that the upstream receives: the service's name, and that for the upstream.
+    pub fn renamed(&self) -> impl Iterator<Item = [&HeaderName; 2]> {
+        self.copy.iter().map(|copied| [&copied.from, &copied.to])
     }
 
     /// Returns whether the upstream receives this field of the service.
     pub(in crate::config) fn copies(&self, name: &HeaderName) -> bool {
-        self.copy.iter().any(|copied| copied.name == *name)
+        self.copy.iter().any(|copied| copied.from == *name)
     }
 }
 
@@ -196,13 +210,18 @@ impl ForwardAuth {
 impl fmt::Display for ForwardAuth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "forward, {} {}", self.upstream, self.target.path())?;
-        let names: Vec<_> = self.copy.iter().map(|copied| copied.name.as_str()).collect();
-        if !names.is_empty() {
-            write!(f, ", copy {}", names.join(" "))?;
+        for (at, copied) in self.copy.iter().enumerate() {
+            write!(f, "{} {}", if at == 0 { ", copy" } else { "" }, copied.from)?;
+            if copied.to != copied.from {
+                write!(f, " as {}", copied.to)?;
+            }
         }
         let names: Vec<_> = self.set.iter().map(|(name, _)| name.as_str()).collect();
         if !names.is_empty() {
             write!(f, ", set {}", names.join(" "))?;
+        }
+        if let Some(login) = &self.login {
+            write!(f, ", login {}", login.words)?;
         }
         write!(f, ", timeout {}", humantime::format_duration(self.timeout))
     }
@@ -240,8 +259,8 @@ impl Auth {
             TokenSource::Header(name) => Some(name.as_str()),
             TokenSource::Bearer | TokenSource::Cookie(_) => None,
         });
-        let copied = self.forward.iter().flat_map(|forward| &forward.copy);
-        token.into_iter().chain(copied.map(|copied| copied.name.as_str()))
+        let copied = self.forward.iter().flat_map(|forward| forward.renamed()).flatten();
+        token.into_iter().chain(copied.map(HeaderName::as_str))
     }
 }
 

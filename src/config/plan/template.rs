@@ -38,11 +38,15 @@ pub enum Placeholder {
     Rule,
     /// `http` or `https`.
     Scheme,
+    /// The path with the query. In a URL, it is written as the value of a query's parameter.
+    Uri,
+    /// The whole URL. In a URL, it is written as the value of a query's parameter.
+    Url,
 }
 
 impl Placeholder {
     /// All, by their words.
-    pub const ALL: [(&'static str, Self); 14] = [
+    pub const ALL: [(&'static str, Self); 16] = [
         ("asn", Self::Asn),
         ("client_cert_fingerprint", Self::ClientCertFingerprint),
         ("client_cert_subject", Self::ClientCertSubject),
@@ -57,6 +61,8 @@ impl Placeholder {
         ("retry_after", Self::RetryAfter),
         ("rule", Self::Rule),
         ("scheme", Self::Scheme),
+        ("uri", Self::Uri),
+        ("url", Self::Url),
     ];
 
     /// Returns whether it is where the client is.

@@ -5,7 +5,7 @@ use super::{
     keys::keys,
     leaf::{
         AsNumber, AuthUrl, CheckPath, CopiedName, CountryCode, EditableName, FieldName, FieldValue,
-        FileName, JwtAlgorithm, Name, Network, Period, SECOND, Text, Timeout,
+        FileName, JwtAlgorithm, Name, Network, Period, RedirectTo, SECOND, Text, Timeout,
     },
 };
 use crate::config::{
@@ -27,8 +27,11 @@ const FORWARD_MEANT: &[[&str; 2]] = &[
     ["request_headers", "set"],
     ["set_headers", "set"],
     ["response_headers", "copy"],
+    ["redirect", "login"],
     ["server", "url"],
     ["service", "upstream"],
+    ["sign_in", "login"],
+    ["signin", "login"],
     ["uri", "path"],
 ];
 
@@ -71,15 +74,28 @@ keys! {
         upstream: Name, else "–";
         /// The path that `upstream` is asked for, with a query if necessary.
         path: CheckPath, else "–";
-        /// Header fields of the service's response that the route's upstream receives. flowgate
-        /// removes what the client sends in these fields, whether the service sends them or not.
-        copy: Several<CopiedName>, else "none";
+        /// Header fields of the service's response that the route's upstream receives, also by
+        /// another name. flowgate removes what the client sends in these fields, whether the service
+        /// sends them or not.
+        copy: Several<Either<CopiedName, CopySpec>>, else "none";
         /// Fields that the service receives besides, with placeholders, as in `x-original-url:
         /// "{scheme}://{host}{path}{query}"`. They replace what the client sends. `{path}` is the path
         /// that the route's upstream receives, before `rewrite`.
         set: Entries<EditableName, FieldValue>, else "none";
+        /// A URL or a path to which clients are redirected in place of a 401 of the service, with
+        /// placeholders, as in `/oauth2/start?rd={uri}`.
+        login: RedirectTo, else "–: the client gets the 401";
         /// How long the header of the service's response may take, the connection included.
         timeout: Timeout = "2s";
+    }
+
+    /// A field of the service's response that the route's upstream receives by another name.
+    #[example = "{ from: x-auth-request-user, to: x-user }"]
+    struct CopySpec: "a copied field" {
+        /// Its name in the service's response, as in `key: auth:NAME`.
+        from: CopiedName;
+        /// Its name for the upstream.
+        to: CopiedName;
     }
 
     /// What makes a token valid: a signature, an `exp` that has not passed, and an `nbf`, if any,

@@ -27,8 +27,8 @@ mod words;
 pub use self::tracing::{CollectorEndpoint, SampleRatio};
 pub(super) use self::tracing::{OtlpSpec, TracingSpec};
 pub(super) use access::{
-    AccessSpec, AuthSpec, ClientsSpec, ConditionValue, ForwardSpec, JwtSpec, NetworkFileSpec,
-    NetworksSpec,
+    AccessSpec, AuthSpec, ClientsSpec, ConditionValue, CopySpec, ForwardSpec, JwtSpec,
+    NetworkFileSpec, NetworksSpec,
 };
 pub use acme::AcmeFolder;
 pub(super) use acme::{AcmeNames, AcmeSpec, EabSpec, MOST_NAMES, is_beside};

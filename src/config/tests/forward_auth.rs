@@ -79,6 +79,35 @@ error: `host` cannot be copied from the auth service
 }
 
 #[test]
+fn a_login_page_is_a_url_or_a_path_and_a_copied_field_has_two_names() {
+    for (keys, expected) in [
+        (
+            "login: oauth2/start",
+            "`oauth2/start` is neither a URL nor a path | write `https`, or a URL as in `https://{host}{path}`, or a path as in `/new{path}`",
+        ),
+        (
+            "login: '/start?rd={urls}'",
+            "there is no placeholder `{urls}` | did you mean `{url}`? write `{{urls}}` for the text itself",
+        ),
+        (
+            "copy: [x-user, { from: x-auth-request-user, to: x_user }]",
+            "`x-user` is copied twice, or servers read two names alike | remove one",
+        ),
+        (
+            "copy: [{ from: x-auth-request-user }]",
+            "a copied field needs `to` | write `to: remote-user`",
+        ),
+    ] {
+        messages(&forward(&format!("{URL}, {keys}")), &[expected]);
+    }
+
+    let keys = "login: '/start?rd={url}', copy: [{ from: x-a, to: x-b }, x-c]";
+    let said = describe(&plan(&forward(&format!("{URL}, {keys}"))));
+    let expected = "copy x-a as x-b x-c, login /start?rd={url}, timeout 2s";
+    assert!(said.contains(expected), "{said}");
+}
+
+#[test]
 fn a_service_decides_alone() {
     for own in ["basic: users", "jwt: { jwks: keys.json }"] {
         let name = own.split(':').next().unwrap_or_default();

@@ -281,7 +281,7 @@ fn rewrites_and_placeholders_are_checked() {
         ),
         (
             "redirect: 'https://a.example/{id}'",
-            "there is no placeholder `{id}` | write one of `{asn}`, `{client_cert_fingerprint}`, `{client_cert_subject}`, `{client_ip}`, `{country}`, `{host}`, `{method}`, `{path}`, `{port}`, `{query}`, `{request_id}`, `{scheme}`; write `{{id}}` for the text itself",
+            "there is no placeholder `{id}` | write one of `{asn}`, `{client_cert_fingerprint}`, `{client_cert_subject}`, `{client_ip}`, `{country}`, `{host}`, `{method}`, `{path}`, `{port}`, `{query}`, `{request_id}`, `{scheme}`, `{uri}`, `{url}`; write `{{id}}` for the text itself",
         ),
     ] {
         messages(&file(keys), &[message]);

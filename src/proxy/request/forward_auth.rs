@@ -32,8 +32,8 @@ use crate::{
 use bytes::Bytes;
 use core::time::Duration;
 use http::{
-    HeaderName, HeaderValue, Method,
-    header::{CONNECTION, CONTENT_LENGTH, SET_COOKIE},
+    HeaderName, HeaderValue, Method, StatusCode,
+    header::{CONNECTION, CONTENT_LENGTH, LOCATION, SET_COOKIE},
 };
 use std::sync::Arc;
 
@@ -97,7 +97,13 @@ impl Undetermined {
                 release(lease, &peer);
                 self.pass(&response)
             }
-            Ok(response) => Decided::Responded(self.deny(response, lease)),
+            Ok(response) => match self.login(&response) {
+                Some(redirect) => {
+                    release(lease, &peer);
+                    Decided::Responded(self.deny(redirect, None))
+                }
+                None => Decided::Responded(self.deny(response, lease)),
+            },
             Err(failure) => Decided::Responded(self.fail(failure)),
         }
     }
@@ -152,6 +158,25 @@ impl Undetermined {
         Received::after_auth(&snapshot, request, identity, now, completion).decide_found(found)
     }
 
+    /// Returns the redirect to the login page that stands for a 401, with the service's cookies; `None` if
+    /// the client gets the response as it is. No client of gRPC follows a redirect.
+    fn login(&self, response: &Response<()>) -> Option<Response<()>> {
+        let login = self.forward.login.as_ref()?;
+        let is_meant = response.status() == StatusCode::UNAUTHORIZED
+            && grpc::content_type(self.request.headers()).is_none();
+        let location = self.completion.values.as_ref().filter(|_| is_meant)?.location(login)?;
+
+        let mut redirect = Response::from_parts(self.completion.peer.spare_heads.response(), ());
+        *redirect.status_mut() = login.status;
+        let headers = redirect.headers_mut();
+        headers.insert(LOCATION, location);
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(0));
+        for cookie in response.headers().get_all(&SET_COOKIE).filter_map(value) {
+            headers.append(SET_COOKIE, cookie);
+        }
+        Some(redirect)
+    }
+
     /// Passes the service's response on to the client.
     fn deny(mut self, mut response: Response<()>, lease: Option<Lease>) -> Response<ResponseBody> {
         self.completion.peer.worker.counters.count_rejection(meter::HttpRejection::Auth);
@@ -178,7 +203,7 @@ impl Undetermined {
         let head = let_go(request, &mut completion);
         completion.peer.keep_head(head);
         completion.begin_response(status);
-        if is_head {
+        if is_head || lease.is_none() {
             describe_length(response.headers_mut(), lease.as_ref());
             release(lease, &completion.peer);
             return response.map(|()| ResponseBody::own(Bytes::new(), completion));
@@ -273,11 +298,11 @@ fn guard(headers: &mut FieldList, forward: &ForwardAuth) {
 
 /// Returns the lines of the service's response that the server is to receive.
 fn copied(forward: &ForwardAuth, headers: &FieldList) -> Vec<(HeaderName, HeaderValue)> {
-    let of = |name: &HeaderName| {
-        let values = headers.get_all(name).filter_map(value);
-        values.map(|value| (name.clone(), value)).collect::<Vec<_>>()
+    let of = |[from, to]: [&HeaderName; 2]| {
+        let values = headers.get_all(from).filter_map(value);
+        values.map(|value| (to.clone(), value)).collect::<Vec<_>>()
     };
-    forward.names().flat_map(of).collect()
+    forward.renamed().flat_map(of).collect()
 }
 
 fn value(bytes: &[u8]) -> Option<HeaderValue> {

@@ -4,7 +4,7 @@
 
 use super::{
     access::{Access, Closing, access},
-    auth_request::{Asking, asked},
+    auth_request::{Asking, asked, location_at},
     branches::{BranchContext, Branches},
     converted_config::{Fields, Item},
     error_pages::ErrorPages,
@@ -66,6 +66,7 @@ struct Place<'a, 's> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Conditions<'a, 's> {
     pub scope: &'s Scope<'a>,
+    pub state: &'s State,
     /// The location that limits ask first, if it is not the same.
     pub outer: &'s Scope<'a>,
     pub variables: &'s ServerVariables<'a>,
@@ -128,7 +129,9 @@ impl<'a> Routes<'a, '_> {
             branches.read(named, context, |_| true, report);
         }
 
-        let blocks = scope.0.iter().copied().chain(named);
+        let service =
+            asked(&scope).and_then(|directive| location_at(&scope, directive.arg(0)).ok());
+        let blocks = scope.0.iter().copied().chain(named).chain(service);
         let used = Used::by(blocks);
         let site = Site { label, path, item: Item::default() };
         self.routes(server, &site, &branches, &used, report, |routes, state, route, report| {
@@ -180,7 +183,13 @@ impl<'a> Routes<'a, '_> {
         let mut closings = Vec::new();
         if is_asked {
             let (more, more_closings) = self.conditions(
-                Conditions { scope: &inner, outer: &scope, variables: server.variables, route },
+                Conditions {
+                    scope: &inner,
+                    state,
+                    outer: &scope,
+                    variables: server.variables,
+                    route,
+                },
                 &mut fields,
                 report,
             );
@@ -325,10 +334,10 @@ impl<'a> Routes<'a, '_> {
         fields: &mut Fields,
         report: &mut ImportReport,
     ) -> (Vec<String>, Vec<Closing>) {
-        let Conditions { scope, outer, variables, route } = conditions;
+        let Conditions { scope, state, outer, variables, route } = conditions;
         let Access { fields: mut own, mut closings, .. } = access(scope, self.files, report);
         if let Some(directive) = asked(scope) {
-            let asking = Asking { scope, variables, files: self.files, route };
+            let asking = Asking { scope, state, variables, files: self.files, route };
             let forward = asking.forward(directive, &mut self.upstreams, report);
             match forward {
                 Ok(_) if own.0.contains_key("auth") => {

@@ -1,34 +1,54 @@
 //! `auth_request`: the service that decides about the requests of a location.
 
 use super::{
+    condition::Question,
     converted_config::{ConvertedConfig, Fields},
     files::Files,
     headers::is_field,
+    maps::compiled,
     numbers::{spelled, time},
+    program::{State, substituted},
     proxied::{Address, Uri},
     report::ImportReport,
-    template::{ServerVariables, template},
+    template::{Piece, ServerVariables, pieces, template},
     tree::{Directive, Scope},
     upstreams::Upstreams,
 };
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
 
-/// Directives of a location that is asked which change nothing that the service decides by.
-const HARMLESS: [&str; 12] = [
+/// Directives of a location that is asked which change nothing that the service decides by. Those that
+/// end with `*` stand for all with this beginning.
+const HARMLESS: [&str; 22] = [
     "access_log",
+    "add_header",
     "auth_request",
+    "auth_request_set",
+    "client_body_buffer_size",
     "client_max_body_size",
     "internal",
     "log_subrequest",
+    "proxy_buffer*",
+    "proxy_busy_buffers_size",
+    "proxy_cache*",
     "proxy_connect_timeout",
     "proxy_http_version",
+    "proxy_next_upstream*",
+    "proxy_no_cache",
     "proxy_pass",
     "proxy_pass_request_body",
     "proxy_read_timeout",
+    "proxy_redirect",
     "proxy_send_timeout",
     "proxy_set_header",
+    "send_timeout",
 ];
+
+fn is_harmless(name: &str) -> bool {
+    HARMLESS.iter().any(|known| match known.strip_suffix('*') {
+        Some(begin) => name.starts_with(begin),
+        None => name == *known,
+    })
+}
 
 /// Reports whether flowgate itself sends the service a field as this directive does, or leaves it out.
 fn is_written(name: &str, value: &str) -> bool {
@@ -62,6 +82,8 @@ const OWN: [&str; 6] = [
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asking<'a, 's> {
     pub scope: &'s Scope<'a>,
+    /// The values of variables.
+    pub state: &'s State,
     pub variables: &'s ServerVariables<'a>,
     pub files: &'s Files,
     pub route: &'s str,
@@ -95,26 +117,20 @@ impl<'a> Asking<'a, '_> {
         if self.scope.find("satisfy").is_some_and(|satisfy| satisfy.arg(0) == "any") {
             return Err("with `satisfy any`, one of several proofs is enough".into());
         }
-        let location = self.location(directive)?;
+        let found = self.location(directive)?;
+        let location = &self.state.applied(found);
         let blocks: Vec<_> = self.scope.0.iter().take(2).copied().collect();
         let asked = Scope(blocks).within(location);
         let pass = asked.find("proxy_pass").filter(|_| has_own(location, "proxy_pass"));
         let pass = pass.ok_or("the location that is asked has no `proxy_pass`")?;
 
-        if pass.arg(0).contains('$') {
-            return Err("the address that is asked has a variable".into());
-        }
-        let address = Address::read(pass, &BTreeMap::new())?;
-        let path = match &address.uri {
-            Uri::Same => directive.arg(0),
-            Uri::Path(path) => path,
-            Uri::Whole { .. } | Uri::Groups { .. } => return Err("its path is not clear".into()),
-        };
+        let address = Address::read(pass, &self.state.values)?;
+        let path = asked_path(&address, pass, found, directive.arg(0))?;
         let upstream = upstreams.name(address.target()?, &asked, self.files, report)?;
 
         let mut forward = Fields::default();
         forward.set("upstream", upstream);
-        forward.set("path", path);
+        forward.set("path", path.as_str());
         let copy = self.copied(report);
         if !copy.is_empty() {
             forward.set("copy", copy);
@@ -128,17 +144,18 @@ impl<'a> Asking<'a, '_> {
             forward.set("timeout", json!(spelled(limit)));
         }
 
-        for inner in location.inner() {
-            report.take(inner);
+        found.inner().iter().for_each(|inner| report.take(inner));
+        if asked.all(&["proxy_cache"]).iter().any(|cache| cache.arg(0) != "off") {
+            report.note(directive, "nothing is cached: each request asks the service");
         }
-        self.note_pages(report);
+        self.login(&mut forward, report);
         Ok(forward)
     }
 
     /// Returns the location that is asked.
     fn location(&self, directive: &Directive) -> Result<&'a Directive, String> {
         let location = location_at(self.scope, directive.arg(0))?;
-        let other = location.inner().iter().find(|inner| !HARMLESS.contains(&inner.name.as_str()));
+        let other = location.inner().iter().find(|inner| !is_harmless(&inner.name));
         match other {
             None => Ok(location),
             Some(other) => Err(format!("`{}` of the location that is asked", other.name)),
@@ -154,9 +171,13 @@ impl<'a> Asking<'a, '_> {
             let Some(name) = said(self.scope, set.arg(0)) else { continue };
             let headers =
                 ["proxy_set_header", "grpc_set_header"].map(|name| self.scope.all(&[name]));
-            let is_used = headers.concat().iter().any(|header| header.arg(1) == set.arg(0));
-            if is_used && is_field(&name) && !names.contains(&json!(name)) {
-                names.push(json!(name));
+            let uses = headers.concat().into_iter().filter(|header| header.arg(1) == set.arg(0));
+            for other in uses.map(|header| header.arg(0).to_ascii_lowercase()) {
+                let copied =
+                    if other == name { json!(name) } else { json!({ "from": name, "to": other }) };
+                if is_field(&name) && is_field(&other) && !names.contains(&copied) {
+                    names.push(copied);
+                }
             }
         }
         names
@@ -184,18 +205,130 @@ impl<'a> Asking<'a, '_> {
         Ok(set)
     }
 
-    /// Notes pages in place of a rejection of the service: flowgate passes its response on.
-    fn note_pages(&self, report: &mut ImportReport) {
+    /// Adds where clients go in place of a 401 of the service.
+    fn login(&self, forward: &mut Fields, report: &mut ImportReport) {
         let is_of_service = |page: &&&Directive| page.args.iter().any(|arg| arg == "401");
-        if let Some(page) = self.scope.all(&["error_page"]).iter().find(is_of_service) {
-            report.block(
+        let pages = self.scope.all(&["error_page"]);
+        let Some(page) = pages.iter().find(is_of_service) else { return };
+        report.take(page);
+
+        // Authelia names its login page in a 401 at one path, and redirects to it at another.
+        let path = forward.0.get("path").and_then(Value::as_str).unwrap_or_default();
+        let redirecting =
+            path.strip_suffix("/auth-request").map(|begin| format!("{begin}/forward-auth"));
+        let target = page.args.last().map_or("", String::as_str);
+        match (self.login_page(target), redirecting) {
+            (Ok(login), _) => {
+                forward.set("login", login);
+                if let Some(named) = self.named(target) {
+                    report.take_all(named);
+                }
+            }
+            (Err(_), Some(path)) if said(self.scope, target).as_deref() == Some("location") => {
+                report.note(page, format!("the service is asked at {path}, where it redirects to its login page"));
+                forward.set("path", path);
+            }
+            (Err(why), _) => report.block(
                 page,
-                "clients get the 401 of the auth service as it is: ask the service at a path where it \
-                 redirects to its login page by itself, as oauth2-proxy does at `/`",
+                format!("{why}: clients get the 401 of the auth service as it is. Write `login` beside `forward`'s `path`"),
                 Some(self.route),
-            );
+            ),
         }
     }
+
+    /// Returns a named location.
+    fn named(&self, name: &str) -> Option<&'a Directive> {
+        let server = self.scope.0.iter().copied().find(|block| block.name == "server");
+        server?.all("location").find(|location| location.arg(0) == name)
+    }
+
+    /// Returns the page to which a 401 leads.
+    ///
+    /// # Errors
+    /// No redirect leads there; the text says why.
+    fn login_page(&self, target: &str) -> Result<String, String> {
+        if target.starts_with('@') {
+            let answer = self.named(target).and_then(|location| location.all("return").next());
+            let answer = answer.filter(|answer| answer.arg(0).starts_with("30"));
+            let answer = answer.ok_or_else(|| format!("{target} redirects nowhere"))?;
+            return self.url(answer.arg(1));
+        }
+        if target.starts_with('/')
+            && location_at(self.scope, target).is_ok_and(|location| has_own(location, "proxy_pass"))
+        {
+            let separator = if target.contains('?') { '&' } else { '?' };
+            return Ok(format!("{target}{separator}rd={{uri}}"));
+        }
+        if target.starts_with('/') {
+            return Err("no location passes its login page on".into());
+        }
+        self.url(target)
+    }
+
+    /// Returns a URL with placeholders, without the parameters that only the service knows.
+    fn url(&self, text: &str) -> Result<String, String> {
+        let text = substituted(text, &self.state.values);
+        let is_known = |part: &&str| {
+            let names = pieces(part).unwrap_or_default();
+            !names.iter().any(|piece| match piece {
+                Piece::Variable(name) => self.is_of_service(name),
+                Piece::Text(_) => false,
+            })
+        };
+        let text: Vec<_> = text.split('&').filter(is_known).collect();
+        let url = template(&text.join("&"), self.variables)?;
+        if !url.starts_with('/') && !url.contains("://") {
+            return Err("its login page is no URL".into());
+        }
+
+        let Some((page, query)) = url.split_once('?') else { return Ok(url) };
+        let query = query.replace("{scheme}://{host}{path}{query}", "{url}");
+        Ok(format!("{page}?{}", query.replace("{path}{query}", "{uri}")))
+    }
+
+    /// Reports whether a variable has what the service says.
+    fn is_of_service(&self, name: &str) -> bool {
+        let mut sets = self.scope.0.iter().flat_map(|block| block.all("auth_request_set"));
+        sets.any(|set| set.arg(0).strip_prefix('$') == Some(name))
+    }
+}
+
+/// Returns the path that the service is asked for.
+///
+/// # Errors
+/// It depends on the request.
+fn asked_path(
+    address: &Address,
+    pass: &Directive,
+    location: &Directive,
+    uri: &str,
+) -> Result<String, String> {
+    match &address.uri {
+        Uri::Same => Ok(uri.to_owned()),
+        // With a variable, nginx takes the path as it is.
+        Uri::Path(path) if pass.arg(0).contains('$') => Ok(path.clone()),
+        Uri::Path(path) => {
+            let prefix = location.args.last().map_or("", String::as_str);
+            Ok(format!("{path}{}", uri.strip_prefix(prefix).unwrap_or_default()))
+        }
+        Uri::Whole { target, has_query: false } if !target.contains(['$', '{']) => {
+            Ok(target.clone())
+        }
+        Uri::Whole { .. } | Uri::Groups { .. } => Err("its path is not clear".into()),
+    }
+}
+
+/// Reports whether an `if` only hands the cookies of the service on, which flowgate does by itself.
+pub(super) fn hands_cookies_on(scope: &Scope<'_>, directive: &Directive) -> bool {
+    let Ok(question) = Question::read(&directive.args) else { return false };
+    let mut sets = scope.0.iter().flat_map(|block| block.all("auth_request_set"));
+    let is_of_service = sets.any(|set| set.arg(0).strip_prefix('$') == Some(question.name));
+    let is_cookie = |inner: &Directive| match inner.name.as_str() {
+        "set" => true,
+        "add_header" => inner.arg(0).eq_ignore_ascii_case("set-cookie"),
+        _ => false,
+    };
+    is_of_service && directive.inner().iter().all(is_cookie)
 }
 
 /// Has the rules of routes with a service decide before it is asked, as limits of nginx do. Rules
@@ -217,24 +350,40 @@ pub(super) fn limit_first(config: &mut ConvertedConfig) {
 /// Returns the location of the server in `scope` that nginx finds for a path of the configuration.
 ///
 /// # Errors
-/// None has exactly that path.
+/// None takes that path, or a regular expression may.
 pub(super) fn location_at<'a>(scope: &Scope<'a>, uri: &str) -> Result<&'a Directive, String> {
+    // Of the file: a server with values in place of variables has no locations.
     let server = scope.0.iter().copied().find(|block| block.name == "server");
+    let http = scope.0.iter().copied().find(|block| block.name == "http");
+    let mut all = http.into_iter().flat_map(|http| http.all("server"));
+    let server = all.find(|known| server.is_some_and(|server| server.id == known.id)).or(server);
     let locations: Vec<_> = server.into_iter().flat_map(|server| server.all("location")).collect();
-    let of_modifier = |modifier: &str| {
-        let is_it = |location: &&&Directive| match location.args.as_slice() {
-            [path] => modifier.is_empty() && path == uri,
-            [kind, path] => kind == modifier && path == uri,
-            _ => false,
-        };
-        locations.iter().find(is_it).copied()
-    };
 
-    // A regular expression comes before a prefix, and an exact path before both.
-    let has_regex = locations.iter().any(|location| location.arg(0).starts_with('~'));
-    let plain = of_modifier("").filter(|_| !has_regex);
-    let found = of_modifier("=").or_else(|| of_modifier("^~")).or(plain);
-    found.ok_or_else(|| "no location has exactly the path that is asked for".to_owned())
+    let exact = locations.iter().find(|location| location.args == ["=", uri]);
+    if let Some(exact) = exact {
+        return Ok(exact);
+    }
+
+    let prefix = |location: &&&'a Directive| match &location.args[..] {
+        [prefix] if !prefix.starts_with(['@', '~']) && uri.starts_with(prefix.as_str()) => {
+            prefix.len()
+        }
+        [sign, prefix] if sign == "^~" && uri.starts_with(prefix.as_str()) => prefix.len(),
+        _ => 0,
+    };
+    let longest = locations.iter().filter(|location| prefix(location) > 0).max_by_key(prefix);
+    let takes = |location: &&&Directive| match &location.args[..] {
+        [sign, text] if sign == "~" || sign == "~*" => {
+            compiled(text, sign == "~*").is_ok_and(|regex| !regex.is_match(uri.as_bytes()))
+        }
+        _ => true,
+    };
+    if longest.is_none_or(|longest| longest.arg(0) != "^~")
+        && !locations.iter().all(|location| takes(&location))
+    {
+        return Err("a location with a regular expression takes the path that is asked for".into());
+    }
+    longest.copied().ok_or_else(|| "no location takes the path that is asked for".to_owned())
 }
 
 fn has_own(location: &Directive, name: &str) -> bool {

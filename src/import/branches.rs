@@ -3,6 +3,7 @@
 use super::{
     access::{Closing, rejects},
     actions::is_missing_file,
+    auth_request::hands_cookies_on,
     condition::{Condition, ConditionContext, Question, Test},
     converted_config::Fields,
     headers,
@@ -82,6 +83,7 @@ impl<'a> Branches<'a> {
                         self.closings.push(Closing::new(directive, why));
                     }
                 }
+                "if" if hands_cookies_on(context.scope, directive) => report.take_all(directive),
                 // The fallback of its location.
                 "if" if is_missing_file(directive) => {}
                 "if" => {

@@ -15,6 +15,11 @@ use std::fs;
 /// The largest file that becomes a part of the result, in bytes.
 const MOST_BYTES: u64 = 64 * 1024;
 
+/// Reports whether an auth service decides about the requests of a route.
+fn has_service(fields: &Fields) -> bool {
+    fields.0.get("auth").is_some_and(|auth| auth.get("forward").is_some())
+}
+
 /// A page with its media type.
 struct Page {
     body: String,
@@ -41,6 +46,10 @@ impl<'a> ErrorPages<'a, '_> {
 
         let mut errors = Vec::new();
         for page in pages {
+            // `login` of the auth service.
+            if page.args.first().is_some_and(|status| status == "401") && has_service(fields) {
+                continue;
+            }
             // The named location of a 404 serves the paths without a file.
             if page.args.last().is_some_and(|target| target.starts_with('@')) {
                 continue;

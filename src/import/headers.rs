@@ -112,7 +112,8 @@ pub(super) fn to_upstream(
                 report.note_once(directive, ANY_PROTOCOL);
             }
             // What flowgate writes by itself.
-            ("connection", "" | "upgrade" | "Upgrade" | "$connection_upgrade" | "keep-alive")
+            ("content-length", "")
+            | ("connection", "" | "upgrade" | "Upgrade" | "$connection_upgrade" | "keep-alive")
             | ("x-forwarded-proto", "$scheme")
             | ("x-forwarded-host", "$http_host") => {}
             ("connection", value) if receiver.is_mapped(value, "$http_upgrade") => {}
@@ -132,18 +133,10 @@ pub(super) fn to_upstream(
             (_, value) if is_own(&name, value) => {}
             _ => match said(scope, value) {
                 // A location that asks no service has nothing to put there, and nginx sends nothing.
-                Some(field) if field == name => {
+                Some(field) if is_field(&name) && is_field(&field) => {
                     if asked(scope).is_none() {
                         edits.remove.push(json!(name));
                     }
-                }
-                Some(field) if is_field(&name) => {
-                    // In nginx a client cannot choose it.
-                    edits.remove.push(json!(name));
-                    report.note(
-                        directive,
-                        format!("the upstream gets it as `{field}`, the auth service's own name"),
-                    );
                 }
                 // nginx leaves a field without a value out.
                 Some(_) | None if is_field(&name) && template(value, variables).as_deref() == Ok("") => {

@@ -330,6 +330,7 @@ const WITHOUT_EFFECT: &[(&str, &str)] = &[
     ("alias", "flowgate serves no files"),
     ("allow", "no converted location has it"),
     ("auth_basic*", "no converted location has it"),
+    ("auth_request_set", "no service is asked there"),
     ("autoindex*", "flowgate serves no files"),
     ("client_body*", "bodies pass without being stored"),
     ("client_max_body_size", "no converted location has it"),

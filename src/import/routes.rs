@@ -178,7 +178,7 @@ impl<'a> Routes<'a, '_> {
         let context = BranchContext { scope, maps: self.maps, variables: server.variables };
         branches.read(&other, context, |_| true, report);
 
-        self.routes(server, &site, &branches, &Used::default(), report, |routes, _, name, report| {
+        self.routes(server, &site, &branches, &Used::default(), report, |routes, state, name, report| {
             if let Some(root) = root {
                 let why = format!(
                     "paths without a location are files, which are not served. Their requests get {NOT_CONVERTED}"
@@ -187,7 +187,7 @@ impl<'a> Routes<'a, '_> {
             }
             let mut fields = respond(json!({ "status": status }));
             let (more, closings) = routes.conditions(
-                Conditions { scope, outer: scope, variables: server.variables, route: name },
+                Conditions { scope, state, outer: scope, variables: server.variables, route: name },
                 &mut fields,
                 report,
             );

@@ -40,7 +40,7 @@ fn site() -> Script {
         if request.path().starts_with("/check") {
             return verdict(request);
         }
-        let said = ["x-user", "x-auth-user", "x-real-ip"]
+        let said = ["x-user", "x-auth-user", "x-name", "x-real-ip"]
             .map(|name| format!("{name}={}", request.header(name).unwrap_or("-")));
         let body = format!(
             "{} {} {} bytes",
@@ -77,6 +77,7 @@ const AUTH: &str = "
             auth_request /check;
             auth_request_set $user $upstream_http_x_auth_user;
             proxy_set_header X-Auth-User $user;
+            proxy_set_header X-Name $user;
             proxy_set_header X-User '';
             proxy_pass http://UP;
         }
@@ -107,6 +108,7 @@ fn a_service_lets_in_whom_it_lets_in_at_nginx() {
             ("GET", "/open/a", None),
             ("GET", "/a", Some(("X-User", "mallory"))),
             ("GET", "/a", Some(("X-Auth-User", "mallory"))),
+            ("GET", "/a", Some(("X-Name", "mallory"))),
             ("GET", "/a", Some(("X-Original-URI", "/open/"))),
         ] {
             let fields: Vec<_> = [("X-Verdict", verdict)].into_iter().chain(more).collect();

@@ -458,7 +458,7 @@ fn a_mirror_is_that_of_the_route() {
     }
 
     for (location, why) in [
-        ("", "no location has exactly the path"),
+        ("", "`proxy_redirect` of the location"),
         ("location = /copy { internal; return 204; }", "`return` of the location"),
         ("location = /copy { internal; proxy_pass http://shadow; }", "without `$request_uri`"),
         (
@@ -526,7 +526,7 @@ fn the_report_begins_with_what_must_be_done() {
   nginx.conf:2: ssl_certificate: c.pem is missing: copy it there
   nginx.conf:2: ssl_certificate_key: k.pem is missing: copy it there
   nginx.conf:3: location: it serves files or asks another module. Its requests get 501 (routes `all`, `a`)
-  nginx.conf:4: auth_request: no location has exactly the path that is asked for. Closed: requests get 403 until you write this restriction (route `b`)
+  nginx.conf:4: auth_request: `root` of the location that is asked. Closed: requests get 403 until you write this restriction (route `b`)
 Changes what clients, servers or logs get (1):
   nginx.conf:1, 3: limit_rate: nothing limits bytes a second
 ";

@@ -160,7 +160,7 @@ const KEPT: [&str; 12] = [
 ];
 
 /// The longest description, in characters.
-const LONGEST: usize = 36;
+const LONGEST: usize = 34;
 
 /// Returns the schema, shortened, as JSON.
 pub(crate) fn completion() -> String {

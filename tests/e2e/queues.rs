@@ -298,6 +298,30 @@ fn tenants_take_turns_by_their_weights() {
 }
 
 #[test]
+fn a_plan_gives_its_tenants_their_weight() {
+    let service = Service::start();
+    let queue = "{ max_wait: 20s, share_by: 'header:x-tenant', \
+                 plans: { by: 'header:x-plan', weights: { gold: 3 } } }";
+    let gateway = Gateway::start(&one_place(&service, queue));
+    let mut clients = vec![send(&gateway, "/running")];
+    service.has_seen(1);
+    let tenants = ["free", "free", "free", "paying", "paying", "paying"];
+    for (at, tenant) in (1..).zip(tenants) {
+        let plan = if tenant == "paying" { "gold" } else { "none" };
+        let mut client = Client::new(gateway.web());
+        let fields = [("X-Tenant", tenant), ("X-Plan", plan)];
+        client.send(head("GET", &format!("/{tenant}"), &fields));
+        clients.push(client);
+        has_waiting(&gateway, f64::from(at));
+    }
+    finish(&service, 7);
+    let paths = service.paths();
+    let last_of = |of: &str| paths.iter().rposition(|path| &path[1..] == of).expect("it started");
+    assert!(last_of("paying") < 6 && last_of("free") == 6, "{paths:?}");
+    assert_eq!(paths[1..5].iter().filter(|path| *path == "/paying").count(), 3, "{paths:?}");
+}
+
+#[test]
 fn interactive_requests_start_before_batch_and_batch_does_not_stand_still() {
     let service = Service::start();
     let queue = "{ max_wait: 20s, classes: { by: 'header:x-class', first_to_last: [interactive, batch], \

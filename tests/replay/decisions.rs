@@ -199,6 +199,30 @@ fn a_client_that_leaves_the_queue_gives_its_turn_to_the_next() {
 }
 
 #[test]
+fn a_plan_gives_its_tenants_more_starts_of_a_queue() {
+    let queue = "{ max_wait: 1s, share_by: 'header:x-tenant', \
+                 plans: { by: 'header:x-plan', weights: { gold: 3 } } }";
+    let config = one_route(&format!("    flow: [{{ name: c, concurrency: 1, queue: {queue} }}]"));
+    // The first runs until 10; meanwhile three of each tenant come, those without a plan first.
+    let tenants = [("first", "-"), ("free", "-"), ("paying", "gold")];
+    let mut events = String::new();
+    for (t, (tenant, plan)) in [0, 1, 1, 1, 2, 2, 2].iter().map(|of| tenants[*of]).enumerate() {
+        let headers = json!({ "x-tenant": tenant, "x-plan": plan });
+        let event = json!({ "t": t, "duration": 10, "headers": headers });
+        writeln!(events, "{event}").unwrap();
+    }
+
+    let lines = decided(&config, &events);
+    let start =
+        |at: usize| lines[at]["t"].as_f64().unwrap() + lines[at]["wait_ms"].as_f64().unwrap();
+    let mut order: Vec<usize> = (1..7).collect();
+    order.sort_by(|one, other| start(*one).total_cmp(&start(*other)));
+    let order: Vec<_> = order.iter().map(|at| if *at > 3 { "gold" } else { "free" }).collect();
+    assert_eq!(order[..4].iter().filter(|plan| **plan == "gold").count(), 3, "{order:?}");
+    assert_eq!(order[4..], ["free", "free"]);
+}
+
+#[test]
 fn time_that_steps_back_stands_still() {
     let config = one_route("    flow: [{ name: b, limit: 1/10ms, burst: 1 }]");
     let events = "{\"t\":10}\n{\"t\":5}\n{\"t\":20}\n";

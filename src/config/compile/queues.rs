@@ -5,8 +5,8 @@ use crate::{
     config::{
         decode::{At, Entries},
         diagnostics::{Problem, SourceSpan, quoted},
-        plan::{MAX_CLASSES, QueueClasses, QueueShares, RoutePlan, RulePlan},
-        spec::{ClassesSpec, QueueOrder, QueueSpec, RuleSpec, Scope, leaf},
+        plan::{MAX_CLASSES, QueueClasses, QueuePlans, QueueShares, RoutePlan, RulePlan, Weights},
+        spec::{ClassesSpec, QueueOrder, QueuePlansSpec, QueueSpec, RuleSpec, Scope, leaf},
     },
     flow::{QueueConfig, time::spelled},
     route::{KeyPart, KeySpec},
@@ -93,43 +93,70 @@ impl Compiler {
             None if spec.share_by.is_written() => return None,
             None => None,
         };
-        if let Some(span) = spec.weights.span.filter(|_| by.is_none()) {
-            let problem = Problem::error(span, "`weights` without `share_by`");
+        let weights = [(spec.weights.span, "weights"), (spec.plans.span, "plans")];
+        let lone = weights.into_iter().find_map(|(span, key)| Some((span?, key)));
+        if let (None, Some((span, key))) = (&by, lone) {
+            let problem = Problem::error(span, format!("`{key}` without `share_by`"));
             self.error(
                 problem.help("write `share_by: header:x-tenant`, whose values the weights are of"),
             );
             return None;
         }
 
-        let mut shares = QueueShares { by, weights: Vec::new(), classes: None, words: "".into() };
-        self.queue_weights(spec, &mut shares)?;
-        if let Some(at) = &spec.classes.at {
-            shares.classes = Some(self.queue_classes(&at.value, at.span)?);
-        }
-        Some(shares)
+        let weights = match (&spec.weights.at, &by) {
+            (Some(at), Some(by)) => self.queue_weights(&at.value, by)?,
+            (Some(_) | None, _) => Weights::default(),
+        };
+        let plans = match &spec.plans.at {
+            Some(at) => Some(self.queue_plans(&at.value)?),
+            None => None,
+        };
+        let classes = match &spec.classes.at {
+            Some(at) => Some(self.queue_classes(&at.value, at.span)?),
+            None => None,
+        };
+        Some(QueueShares { by, weights, plans, classes })
     }
 
-    fn queue_weights(&mut self, spec: &QueueSpec, shares: &mut QueueShares) -> Option<()> {
-        let (Some(at), Some(by)) = (&spec.weights.at, &shares.by) else { return Some(()) };
-        let Entries(entries) = &at.value;
-        let mut words = Vec::new();
+    /// Compiles the weights by plan.
+    fn queue_plans(&mut self, spec: &QueuePlansSpec) -> Option<QueuePlans> {
+        let part = spec.by.at.as_ref()?;
+        let by = self.queue_key(core::slice::from_ref(part), part.span)?;
+        let at = spec.weights.at.as_ref()?;
+        let weights = self.queue_weights(&at.value, &by)?;
+        if weights.by_hash.is_empty() {
+            let problem = Problem::error(at.span, "`plans` without a weight");
+            self.error(problem.help("write the weight of each plan, as in `weights: { gold: 4 }`"));
+            return None;
+        }
+        Some(QueuePlans { by, weights })
+    }
+
+    /// Compiles the weights of values of `by`.
+    fn queue_weights(
+        &mut self,
+        Entries(entries): &Entries<leaf::Text, leaf::Integer<1, 1000>>,
+        by: &KeySpec,
+    ) -> Option<Weights> {
+        let mut by_hash = Vec::with_capacity(entries.len());
+        let mut words = Vec::with_capacity(entries.len());
         for (name, weight) in entries {
             let weight = weight.number()?.value;
             let hash = self.queue_hash(by, &name.value.0, name.span)?;
-            if shares.weights.iter().any(|(other, _)| *other == hash) {
+            if by_hash.iter().any(|(other, _)| *other == hash) {
                 let message = format!("the weight of {} is there twice", quoted(&name.value.0));
                 self.error(Problem::error(name.span, message).help("remove one"));
                 return None;
             }
             let weight = u32::try_from(weight).ok().and_then(NonZeroU32::new)?;
-            shares.weights.push((hash, weight));
+            by_hash.push((hash, weight));
             words.push(format!("{} {weight}", name.value.0));
         }
-        shares.weights.sort_unstable();
-        if !words.is_empty() {
-            shares.words = self.conceal(format!(" ({})", words.join(", "))).into();
+        by_hash.sort_unstable();
+        if by_hash.is_empty() {
+            return Some(Weights::default());
         }
-        Some(())
+        Some(Weights { by_hash, words: self.conceal(words.join(", ")).into() })
     }
 
     fn queue_classes(&mut self, spec: &ClassesSpec, span: SourceSpan) -> Option<QueueClasses> {

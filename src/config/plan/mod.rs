@@ -44,7 +44,7 @@ pub use file::{ListenPlace, Listener, Plan};
 pub(super) use file::{Places, UpstreamPlace, certificates};
 pub use mirror::Mirror;
 pub use queue_shares::QueueShares;
-pub(super) use queue_shares::{MAX_CLASSES, QueueClasses};
+pub(super) use queue_shares::{MAX_CLASSES, QueueClasses, QueuePlans, Weights};
 pub use requests::Except;
 pub(super) use requests::{Priority, When};
 pub(super) use route::{BREAKER, ErrorBody, FlowPart, NO_ROUTE, PACING, RoutePlan, RulePlan};

@@ -18,11 +18,26 @@ pub(in crate::config) const MAX_CLASSES: usize = 16;
 pub struct QueueShares {
     /// The values between which the places are shared.
     pub(in crate::config) by: Option<KeySpec>,
-    /// By the hash of a value, in order.
-    pub(in crate::config) weights: Vec<(u64, NonZeroU32)>,
+    pub(in crate::config) weights: Weights,
+    /// The weights of values that have none of their own.
+    pub(in crate::config) plans: Option<QueuePlans>,
     pub(in crate::config) classes: Option<QueueClasses>,
-    /// The weights in words.
+}
+
+/// The weights of values.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::config) struct Weights {
+    /// By the hash of a value, in order.
+    pub(in crate::config) by_hash: Vec<(u64, NonZeroU32)>,
+    /// The same in words, as in `gold 4, silver 2`; empty without any.
     pub(in crate::config) words: Arc<str>,
+}
+
+/// The weights of a queue by plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::config) struct QueuePlans {
+    pub(in crate::config) by: KeySpec,
+    pub(in crate::config) weights: Weights,
 }
 
 /// The classes of a queue.
@@ -47,7 +62,12 @@ impl QueueShares {
         if let Some(by) = &self.by {
             // Requests without a value share one part.
             sharer.key = by.fingerprint(seed, target, client).map(low_bits).unwrap_or_default();
-            sharer.weight = self.weight(by, target, client);
+            let own = self.weights.of(by, target, client);
+            let of_plan = || {
+                let QueuePlans { by, weights } = self.plans.as_ref()?;
+                weights.of(by, target, client)
+            };
+            sharer.weight = own.or_else(of_plan).unwrap_or(NonZeroU32::MIN);
         }
         if let Some(QueueClasses { by, hashes, .. }) = &self.classes {
             let class = by.fingerprint(&SEED, target, client).map(low_bits).ok();
@@ -57,37 +77,50 @@ impl QueueShares {
         sharer
     }
 
-    fn weight(&self, by: &KeySpec, target: &Target<'_>, client: IpAddr) -> NonZeroU32 {
-        if self.weights.is_empty() {
-            return NonZeroU32::MIN;
-        }
-        let hash = by.fingerprint(&SEED, target, client).map(low_bits).ok();
-        let find = |hash| self.weights.binary_search_by_key(&hash, |(of, _)| *of).ok();
-        hash.and_then(find).map_or(NonZeroU32::MIN, |at| self.weights[at].1)
-    }
-
     /// Returns the parts of a request that it looks at.
     pub(in crate::config) fn keys(&self) -> impl Iterator<Item = &KeySpec> {
-        self.by.iter().chain(self.classes.iter().map(|classes| &classes.by))
+        let plans = self.plans.iter().map(|plans| &plans.by);
+        self.by.iter().chain(plans).chain(self.classes.iter().map(|classes| &classes.by))
     }
 
     /// Returns it for a route with these paths, some of whose segments it may name.
     pub(in crate::config) fn of_paths(&self, paths: &[PathPattern]) -> Self {
         let mut of_route = self.clone();
-        let Self { by, classes, .. } = &mut of_route;
-        for key in by.iter_mut().chain(classes.iter_mut().map(|classes| &mut classes.by)) {
+        let Self { by, plans, classes, .. } = &mut of_route;
+        let plans = plans.iter_mut().map(|plans| &mut plans.by);
+        let classes = classes.iter_mut().map(|classes| &mut classes.by);
+        for key in by.iter_mut().chain(plans).chain(classes) {
             *key = key.clone().of_paths(paths);
         }
         of_route
     }
 }
 
-/// As in `fair between header:x-tenant (gold 4), by header:x-class interactive before batch`.
+impl Weights {
+    /// Returns the weight of the value that a request has, if it has one with a weight.
+    fn of(&self, by: &KeySpec, target: &Target<'_>, client: IpAddr) -> Option<NonZeroU32> {
+        if self.by_hash.is_empty() {
+            return None;
+        }
+        let hash = low_bits(by.fingerprint(&SEED, target, client).ok()?);
+        let at = self.by_hash.binary_search_by_key(&hash, |(of, _)| *of).ok()?;
+        self.by_hash.get(at).map(|(_, weight)| *weight)
+    }
+}
+
+/// As in `fair between values of header:x-tenant (acme 4; by jwt:plan gold 2), by header:x-class interactive before batch`.
 impl fmt::Display for QueueShares {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut separator = "";
         if let Some(by) = &self.by {
-            write!(f, "fair between values of {by}{}", self.words)?;
+            write!(f, "fair between values of {by}")?;
+            let own = Some(self.weights.words.to_string()).filter(|words| !words.is_empty());
+            let plans = self.plans.as_ref();
+            let plans = plans.map(|plans| format!("by {} {}", plans.by, plans.weights.words));
+            let words: Vec<String> = own.into_iter().chain(plans).collect();
+            if !words.is_empty() {
+                write!(f, " ({})", words.join("; "))?;
+            }
             separator = ", ";
         }
         match &self.classes {

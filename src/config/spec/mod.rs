@@ -48,9 +48,9 @@ pub(super) use route::{
 };
 pub(super) use rule::{
     AutoBoundsSpec, BreakerSpec, ClassesSpec, ComputedReserveSpec, ConditionSpec, CostSpec,
-    ExceptSpec, LimitSpec, OtherwiseSpec, OverrideSpec, PacingSpec, PrioritySpec, QueueSpec,
-    RateSpec, RuleLimitSpec, RuleSpec, SettleSpec, SettledCost, SettledCostSpec, SettlementSpec,
-    WarmUpSpec,
+    ExceptSpec, LimitSpec, OtherwiseSpec, OverrideSpec, PacingSpec, PrioritySpec, QueuePlansSpec,
+    QueueSpec, RateSpec, RuleLimitSpec, RuleSpec, SettleSpec, SettledCost, SettledCostSpec,
+    SettlementSpec, WarmUpSpec,
 };
 pub use store::Secret;
 pub(super) use store::{RedisUrl, StoreSpec};

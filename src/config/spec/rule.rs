@@ -228,11 +228,22 @@ keys! {
         share_by: Several<KeyPart>, else "none: in the order of arrival";
         /// The weights of values of `share_by`: one with weight 4 starts four times as many requests.
         weights: Entries<Text, Integer<1, 1000>>, else "1 for each";
+        /// The weights by the plan of a request, for values that `weights` does not name.
+        plans: Box<QueuePlansSpec>, else "–";
         /// Classes of requests: all that wait of a class start before those of later ones.
         classes: Box<ClassesSpec>, else "–";
         /// The order of requests with one value of `share_by`: always the first that came (`fair`), or the
         /// newest one once the first has waited for longer than half of `max_wait` (`lifo_when_late`).
         order: QueueOrder = "fair";
+    }
+
+    /// The weights of the values of `share_by` by plan.
+    #[example = "{ by: jwt:plan, weights: { gold: 4, silver: 2 } }"]
+    struct QueuePlansSpec: "plans" {
+        /// The part of a key that names the plan of a request.
+        by: KeyPart;
+        /// The weight of each plan. A request with another plan, or with none, weighs 1.
+        weights: Entries<Text, Integer<1, 1000>>;
     }
 
     /// Classes of requests in a queue.

@@ -4,6 +4,8 @@ use super::{FRAME, messages, plan, warnings};
 use crate::{
     config::describe,
     flow::{Algorithm, limiter::auto_limit},
+    geo::Located,
+    route::{Seed, Target},
 };
 use std::time::Duration;
 
@@ -90,8 +92,49 @@ fn the_order_of_a_queue_has_sharers_weights_and_classes() {
 }
 
 #[test]
+fn weights_are_by_value_and_by_plan() {
+    let queue = "{ max_wait: 2s, max: 9, share_by: 'header:x-tenant', weights: { acme: 4 }, \
+                 plans: { by: 'header:x-plan', weights: { gold: 3, silver: 2 } } }";
+    let plan = plan(&file(&format!("concurrency: 4, queue: {queue}"), ""));
+    let described = describe(&plan);
+    let line = "fair between values of header:x-tenant (acme 4; by header:x-plan gold 3, silver 2)";
+    assert!(described.contains(line), "{described}");
+
+    let shares = plan.routes[0].rules[0].shares.as_ref().expect("an order");
+    let weight = |tenant: &str, plan: &str| {
+        let mut fields = http::HeaderMap::new();
+        fields.insert("x-tenant", tenant.parse().expect("a value"));
+        fields.insert("x-plan", plan.parse().expect("a value"));
+        let target = Target {
+            listener: None,
+            host: "localhost",
+            path: "/",
+            query: None,
+            method: &http::Method::GET,
+            headers: (&fields).into(),
+            certificate: None,
+            identity: None,
+            body: None,
+            place: Located::default(),
+        };
+        let client = [127, 0, 0, 1].into();
+        shares.of(&Seed::new([1, 2]), &target, client).weight.get()
+    };
+    assert_eq!([weight("one", "gold"), weight("one", "silver"), weight("one", "none")], [3, 2, 1]);
+    assert_eq!(weight("acme", "silver"), 4, "the value's own weight comes first");
+}
+
+#[test]
 fn an_order_that_cannot_work_is_rejected() {
     for (queue, message) in [
+        (
+            "{ plans: { by: 'header:x-plan', weights: { gold: 4 } } }",
+            "`plans` without `share_by` | write `share_by: header:x-tenant`, whose values the weights are of",
+        ),
+        (
+            "{ share_by: client_ip, plans: { by: 'header:x-plan', weights: {} } }",
+            "`plans` without a weight | write the weight of each plan, as in `weights: { gold: 4 }`",
+        ),
         (
             "{ weights: { gold: 4 } }",
             "`weights` without `share_by` | write `share_by: header:x-tenant`, whose values the weights are of",
@@ -127,6 +170,8 @@ fn an_order_that_clients_choose_is_warned_of() {
     warnings(&open, &[message]);
     let class = "{ classes: { by: 'query:class', first_to_last: [a, b] } }";
     warnings(&file(&format!("concurrency: 4, queue: {class}"), ""), &[message]);
+    let plan = "{ share_by: client_ip, plans: { by: 'header:x-plan', weights: { gold: 4 } } }";
+    warnings(&file(&format!("concurrency: 4, queue: {plan}"), ""), &[message]);
     warnings(&file("concurrency: 4, queue: { share_by: client_ip }", ""), &[]);
     warnings(&format!("trusted_proxies: [10.0.0.0/8]\n{open}"), &[]);
 }

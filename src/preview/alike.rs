@@ -88,7 +88,9 @@ impl Alike<'_> {
         };
 
         let mut permit = None;
-        let Asked { treatment, wait, record } = ask(route, claims, is_logged, now, &mut permit);
+        // Its queues have no order that needs the request: see `alike_routes`.
+        let Asked { treatment, wait, record } =
+            ask(route, claims, Vec::new, is_logged, now, &mut permit);
         let index = u32::try_from(index).ok();
         let there = There { here: index, route: index, treatment, wait, client };
         let name = |slot| {
@@ -128,6 +130,7 @@ pub(super) fn alike_routes(
         let are_shown = || there.rules.iter().all(|rule| rule.key.is_shown_by_head());
         let is_alike = trust_alike
             && !here.is_shared
+            && !there.shares_queues
             && let_in_alike(here, there)
             && (!shows_keys || are_shown());
         let sources = there.claims_from(here).filter(|_| is_alike)?;

@@ -5,7 +5,7 @@ use super::{
     RunningPreview, Start, State, Treatment, TreatmentChange, Trial, UNREAD,
 };
 use crate::{
-    access_log::DecisionRecord,
+    access_log::{DecisionKind, DecisionRecord},
     config::{self, Claims, KeySource, Live, Plan, RequestContext, Retired, RouteRule, Snapshot},
     flow::{self, Instant, Outcome, Permit},
     geo::Located,
@@ -470,6 +470,32 @@ fn a_report_names_what_else_would_differ() {
     );
     let delayed = report.changes.iter().find(|change| change.change == "would_be_delayed");
     assert_eq!(delayed.unwrap().wait_ms, Some([1000.0, 1000.0]));
+}
+
+#[test]
+fn requests_wait_in_the_queue_of_the_new_file_and_share_its_room() {
+    let queue = "concurrency: 1, queue: { max: 2, share_by: 'header:x-tenant' }";
+    let proxy = TestProxy::new(&all(""));
+    proxy.preview(&all(&format!(", flow: [{{ name: places, {queue} }}]")), START);
+    // One has the place, and two of the same tenant wait.
+    let mut running: Vec<Decided> = (0..3).map(|_| proxy.decide(&sent("/", 1, 1), START)).collect();
+    running.push(proxy.decide(&sent("/", 1, 1), START));
+    running.push(proxy.decide(&sent("/", 1, 2), START));
+
+    let report = proxy.report(START);
+    let requests = &report.requests;
+    assert_eq!((requests.same, requests.would_be_delayed, requests.would_be_rejected), (1, 3, 1));
+    let mut kinds: Vec<_> =
+        report.changes.iter().map(|change| (change.there.clone(), change.count)).collect();
+    kinds.sort_unstable();
+    let expected = [("all: delayed by places", 3), ("all: rejected by places (queue)", 1)];
+    assert_eq!(kinds, expected.map(|(there, count)| (there.to_owned(), count)));
+
+    let logged = |decided: &Decided| decided.trial.as_ref()?.record()?.decided().ok();
+    let logged: Vec<_> = running.iter().map(|one| logged(one).unwrap().decision).collect();
+    let delayed = DecisionKind::Delayed;
+    let rejected = DecisionKind::Rejected(flow::ReasonKind::Queue);
+    assert_eq!(logged, [DecisionKind::Passed, delayed, delayed, rejected, delayed]);
 }
 
 #[test]

@@ -53,11 +53,11 @@ pub enum TreatmentChange {
 }
 
 impl Treatment {
-    /// Returns what a decision that admits a request says.
+    /// Returns what a decision that admits a request says. The length of a wait for a free place is not
+    /// known yet, and zero in the report.
     pub fn admitted(report: &Report) -> Self {
         let delayed = report.quotas.iter().filter(|quota| quota.verdict == Verdict::Delayed);
         let longest = delayed.max_by_key(|quota| quota.wait);
-        let longest = longest.filter(|quota| !quota.wait.is_zero());
         longest.map_or(Self::Passed, |quota| Self::Delayed(quota.slot))
     }
 

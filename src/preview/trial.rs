@@ -6,12 +6,16 @@ use super::{
     treatment::{OwnRejection, Treatment, TreatmentChange},
 };
 use crate::{
-    access_log::{DecisionRecord, PreviewRecord},
+    access_log::{DecisionKind, DecisionRecord, PreviewRecord},
     config::{Claims, KeySource, RequestContext, Route, RouteRule, Unrouted},
-    flow::{Claim, Instant, Key, Outcome, Permit, Report, SlotId},
+    flow::{Claim, Instant, Key, Outcome, Permit, Rejection, Report, Sharer, SlotId},
     route::{Identity, Target},
 };
-use core::{net::IpAddr, task::Waker, time::Duration};
+use core::{
+    net::IpAddr,
+    task::{Poll, Waker},
+    time::Duration,
+};
 use http::Method;
 use std::sync::Arc;
 
@@ -136,8 +140,10 @@ impl Preview {
         let names =
             if self.shows_keys { names(route, &claims, target, client) } else { Vec::new() };
         let mut permit = None;
+        let sharers =
+            || if route.shares_queues { route.sharers(request, |_| None) } else { Vec::new() };
         let Asked { treatment, wait, record } =
-            ask(route, &claims, arrival.is_logged, now, &mut permit);
+            ask(route, &claims, sharers, arrival.is_logged, now, &mut permit);
         let there = There { treatment, wait, ..there };
         let waiting = Some(Box::new(Waiting { preview: self.id, there, claims, names }));
         Some(Box::new(Trial { waiting, permit, record }))
@@ -365,11 +371,12 @@ pub(super) struct Asked {
 }
 
 /// Asks the rules of `route`. Writes into `permit` what the request holds until its end: it is large,
-/// and need not be moved.
+/// and need not be moved. `sharers` says the parts of the request in the order of queues.
 #[inline]
 pub(super) fn ask(
     route: &Arc<Route>,
     claims: &[Claim],
+    sharers: impl FnOnce() -> Vec<(SlotId, Sharer)>,
     is_logged: bool,
     now: Instant,
     permit: &mut Option<Permit>,
@@ -378,45 +385,49 @@ pub(super) fn ask(
     if !is_logged && route.gates.pass_uncounted(now, claims, permit) {
         return Asked { treatment: Treatment::Passed, wait: Duration::ZERO, record: None };
     }
-    ask_in_full(route, claims, is_logged, now, permit)
-}
 
-/// Asks the rules of `route`, with a report.
-#[inline(never)]
-fn ask_in_full(
-    route: &Arc<Route>,
-    claims: &[Claim],
-    is_logged: bool,
-    now: Instant,
-    permit: &mut Option<Permit>,
-) -> Asked {
-    let record = |decided| {
-        let route = Some(Arc::clone(route));
-        Box::new(TrialRecord { route, decided: Ok(decided) })
-    };
     let mut report = Report::default();
-    match route.gates.decide_uncounted(now, claims, &mut report) {
-        Ok(mut admitted) => {
-            // It takes a place as it would live, but waits for nothing.
-            if let Some(permit) = admitted.as_mut().filter(|permit| permit.is_waiting()) {
-                drop(permit.poll_start(now, Waker::noop()));
-            }
-            *permit = admitted;
-            Asked {
-                treatment: Treatment::admitted(&report),
-                wait: report.wait(),
-                record: is_logged.then(|| record(DecisionRecord::admitted(&report, route))),
-            }
-        }
-        Err(rejected) => {
-            let rejection = rejected.with(report);
-            Asked {
-                treatment: Treatment::Rejected(rejection.slot, rejection.reason.kind()),
-                wait: Duration::ZERO,
-                record: is_logged.then(|| record(DecisionRecord::rejected(&rejection))),
-            }
+    let mut decided = route.gates.decide_uncounted(now, claims, &mut report);
+    if let Ok(Some(waiting)) = &mut decided
+        && waiting.is_waiting()
+    {
+        waiting.share(sharers());
+        // It takes a place as it would live, but waits for nothing.
+        if let Poll::Ready(Err(rejection)) = waiting.poll_start(now, Waker::noop()) {
+            return rejected(route, &rejection, is_logged);
         }
     }
+
+    match decided {
+        Ok(admitted) => {
+            *permit = admitted;
+            let treatment = Treatment::admitted(&report);
+            let decided = is_logged.then(|| {
+                let mut decided = DecisionRecord::admitted(&report, route);
+                // One that waits for a place is delayed; by how much is not known.
+                if matches!(treatment, Treatment::Delayed(_)) {
+                    decided.decision = DecisionKind::Delayed;
+                }
+                decided
+            });
+            Asked { treatment, wait: report.wait(), record: record(route, decided) }
+        }
+        Err(by) => rejected(route, &by.with(report), is_logged),
+    }
+}
+
+fn rejected(route: &Arc<Route>, rejection: &Rejection, is_logged: bool) -> Asked {
+    let decided = is_logged.then(|| DecisionRecord::rejected(rejection));
+    Asked {
+        treatment: Treatment::Rejected(rejection.slot, rejection.reason.kind()),
+        wait: Duration::ZERO,
+        record: record(route, decided),
+    }
+}
+
+fn record(route: &Arc<Route>, decided: Option<DecisionRecord>) -> Option<Box<TrialRecord>> {
+    let decided = Ok(decided?);
+    Some(Box::new(TrialRecord { route: Some(Arc::clone(route)), decided }))
 }
 
 impl TrialRecord {

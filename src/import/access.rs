@@ -264,6 +264,8 @@ pub(super) struct RealIp {
     pub trusted: Vec<IpNet>,
     /// The field in which they do; `None`: `X-Forwarded-For`.
     pub header: Option<String>,
+    /// They do so by the PROXY protocol.
+    pub is_by_protocol: bool,
 }
 
 impl RealIp {
@@ -274,11 +276,16 @@ impl RealIp {
             return Self::default();
         }
 
+        let is_by_protocol = real_ip_header(scope) == PROXY_PROTOCOL;
+        if is_by_protocol && has_protocol(scope) == Some(false) {
+            return Self::default();
+        }
         let written = scope.take("real_ip_header", report);
         let is_recursive = scope.is_on("real_ip_recursive", report);
         let name = real_ip_header(scope);
-        let header = (name != USUAL_HEADER).then_some(name);
-        if let Some(header) = written.filter(|_| !is_recursive && header.is_none()) {
+        let header = (name != USUAL_HEADER && !is_by_protocol).then_some(name);
+        let is_list = header.is_none() && !is_by_protocol;
+        if let Some(header) = written.filter(|_| !is_recursive && is_list) {
             report.note(header, "flowgate uses the last address that is not a trusted proxy, as with `real_ip_recursive on`");
         }
 
@@ -294,12 +301,30 @@ impl RealIp {
                 None => report.note(directive, "it is neither an address nor a network"),
             }
         }
-        Self { trusted, header }
+        Self { trusted, header, is_by_protocol }
     }
 }
 
 /// The field that flowgate reads unless another one is written.
 pub(super) const USUAL_HEADER: &str = "x-forwarded-for";
+
+/// The word for the PROXY protocol in place of a field.
+const PROXY_PROTOCOL: &str = "proxy_protocol";
+
+/// Returns whether connections to the server of a scope begin with a PROXY protocol header; `None` if only
+/// some do.
+fn has_protocol(scope: &Scope<'_>) -> Option<bool> {
+    let server = scope.0.iter().copied().find(|block| block.name == "server");
+    let listens = server.into_iter().flat_map(|server| server.all("listen"));
+    let has_it = |listen: &Directive| listen.args.iter().any(|arg| arg == PROXY_PROTOCOL);
+    let mut all: Vec<bool> = listens.map(has_it).collect();
+    all.dedup();
+    match all[..] {
+        [] => Some(false),
+        [all] => Some(all),
+        _ => None,
+    }
+}
 
 /// Returns the field in which proxies name the client, in lower case.
 fn real_ip_header(scope: &Scope<'_>) -> String {
@@ -312,10 +337,10 @@ pub(super) fn lost(scope: &Scope<'_>) -> Option<&'static str> {
     if scope.all(&["set_real_ip_from"]).is_empty() {
         return None;
     }
-    if real_ip_header(scope) == "proxy_protocol" {
-        return Some(
-            "the client's address is lost: write `proxy_protocol: true` at the listener (real_ip_header)",
-        );
+    if real_ip_header(scope) == PROXY_PROTOCOL {
+        // Without a header, the client is the peer in nginx too.
+        let why = "the client's address is lost: some connections to the server begin with a PROXY protocol header (real_ip_header)";
+        return has_protocol(scope).is_none().then_some(why);
     }
     let header = real_ip_header(scope);
     if header == "forwarded" || header.parse::<HeaderName>().is_err() {

@@ -105,11 +105,7 @@ fn add<'a>(
                 listener.has_named_default = true;
             }
             "ipv6only=off" => listener.is_dual = is_every_ipv6(address),
-            "http2" | "reuseport" | "ipv6only=on" => {}
-            "proxy_protocol" => report.note(
-                directive,
-                "write `proxy_protocol: true` with the `trusted_proxies` that send it",
-            ),
+            "http2" | "reuseport" | "ipv6only=on" | "proxy_protocol" => {}
             other => report.note(directive, format!("{other}: flowgate sets its sockets itself")),
         }
     }
@@ -275,6 +271,7 @@ impl Listener<'_> {
         }
 
         let Some((_, first)) = all.first() else { return };
+        self.protocol(first, fields, report);
 
         let mut trusted = first.trusted.clone();
         for (server, own) in &all {
@@ -300,6 +297,23 @@ impl Listener<'_> {
         if !trusted.is_empty() && header != usual_header {
             fields.set("client_ip_header", header);
         }
+    }
+
+    /// Adds that the proxies name clients by the PROXY protocol.
+    fn protocol(&self, real: &RealIp, fields: &mut Fields, report: &mut ImportReport) {
+        let has_it = |listen: &&&Directive| listen.args.iter().any(|arg| arg == "proxy_protocol");
+        let mut listens = self.directives.iter().filter(has_it).peekable();
+        if listens.peek().is_none() {
+            return;
+        }
+
+        let why = if real.is_by_protocol {
+            fields.set("proxy_protocol", json!(true));
+            "connections of others than the trusted proxies are closed"
+        } else {
+            "write `proxy_protocol: true` with the `trusted_proxies` that send it"
+        };
+        listens.for_each(|listen| report.note(listen, why));
     }
 
     /// Returns its port, if it is no Unix socket.

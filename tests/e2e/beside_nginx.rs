@@ -253,6 +253,38 @@ fn another_field_names_the_client_as_at_nginx() {
     }
 }
 
+#[test]
+fn the_proxy_protocol_names_the_client_as_at_nginx() {
+    let server = site();
+    let file = "
+        set_real_ip_from 127.0.0.1; real_ip_header proxy_protocol;
+        server {
+            listen 127.0.0.1:PORT proxy_protocol; proxy_redirect off;
+            location / { allow 192.0.2.0/24; allow 2001:db8::/32; deny all; proxy_pass http://UP; }
+            location /all/ { proxy_set_header X-Real-IP $remote_addr; proxy_pass http://UP; }
+        }";
+    let why = "listen: connections of others than the trusted proxies are closed";
+    let pair = pair_of(file, server.address, &[why]);
+    for begin in [
+        "PROXY TCP4 192.0.2.1 127.0.0.1 4711 80\r\n",
+        "PROXY TCP4 192.0.3.1 127.0.0.1 4711 80\r\n",
+        "PROXY TCP6 2001:db8::1 ::1 4711 80\r\n",
+        "PROXY UNKNOWN\r\n",
+    ] {
+        for path in ["/", "/all/"] {
+            let [found, expected] = [pair.gateway, pair.nginx].map(|address| {
+                let fields = [("X-Forwarded-For", "192.0.2.9"), ("Connection", "close")];
+                let answer = raw(address, format!("{begin}{}", head("GET", path, &fields)));
+                let answer = answer.unwrap_or_else(|| panic!("no response to {begin}"));
+                let text = answer.text();
+                let said = text.split(' ').find(|word| word.starts_with("x-real-ip="));
+                (answer.status, said.map(str::to_owned))
+            });
+            assert_eq!(found, expected, "{begin} {path}");
+        }
+    }
+}
+
 /// Locations for those whose certificate is valid, for one of them, and limits by certificate.
 const CERTIFICATES: &str = "
     map $ssl_client_s_dn $is_ann { default 0; 'CN=ann,O=Example' 1; }

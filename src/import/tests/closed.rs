@@ -86,13 +86,14 @@ fn an_unclear_condition_closes_whatever_it_would_answer() {
 fn addresses_are_not_compared_where_they_are_lost() {
     let text = "http { set_real_ip_from 10.0.0.0/8; real_ip_header proxy_protocol;
         limit_req_zone $binary_remote_addr zone=z:1m rate=1r/s;
-        server { listen 81; location / { proxy_pass http://h; limit_req zone=z burst=5 nodelay; }
+        server { listen 81 proxy_protocol; listen 82;
+        location / { proxy_pass http://h; limit_req zone=z burst=5 nodelay; }
         location /office/ { proxy_pass http://h; allow 10.0.0.0/8; deny all; } } }";
     let (yaml, lines) = import(text).unwrap();
     let office = route(&yaml, "office");
     assert!(office.contains("respond: { status: 403 }"), "{office}");
     assert!(office.contains("access: { allow: [10.0.0.0/8] }"), "{office}");
-    let line = lines.iter().find(|line| line.starts_with("nginx.conf:3: limit_req: "));
+    let line = lines.iter().find(|line| line.starts_with("nginx.conf:4: limit_req: "));
     assert!(line.is_some_and(|line| line.contains("the client's address is lost")), "{lines:#?}");
 }
 

@@ -211,13 +211,15 @@ fn a_file_is_replaced_under_traffic_and_a_broken_one_keeps_the_old() {
     ] {
         let seen = gateway.log_len();
         replace(&file, &contents);
-        let line = gateway.wait_log_after(seen, "country.mmdb");
-        assert!(line.contains(why), "{line}");
+        let line = gateway.wait_log_after(seen, why);
+        assert!(line.contains("country.mmdb"), "{line}");
         assert_eq!(country(), "alps CH 64500", "{why}");
     }
-    let failed = metrics(&gateway, "flowgate_config_reloads_total");
-    let failed = failed.iter().find(|(labels, _)| labels.contains("failed"));
-    assert!(failed.is_some_and(|(_, count)| *count >= 3.0), "{failed:?}");
+    eventually("three reloads have failed", || {
+        let all = metrics(&gateway, "flowgate_config_reloads_total");
+        let failed = all.iter().find(|(labels, _)| labels.contains("failed"))?;
+        (*failed.1 >= 3.0).then_some(())
+    });
 
     let seen = gateway.log_len();
     fs::remove_file(&file).expect("removed");

@@ -214,8 +214,9 @@ impl<'a> Asking<'a, '_> {
 
         // Authelia names its login page in a 401 at one path, and redirects to it at another.
         let path = forward.0.get("path").and_then(Value::as_str).unwrap_or_default();
-        let redirecting =
-            path.strip_suffix("/auth-request").map(|begin| format!("{begin}/forward-auth"));
+        let redirecting = path
+            .strip_suffix("/authz/auth-request")
+            .map(|begin| format!("{begin}/authz/forward-auth"));
         let target = page.args.last().map_or("", String::as_str);
         match (self.login_page(target), redirecting) {
             (Ok(login), _) => {
@@ -328,7 +329,8 @@ pub(super) fn hands_cookies_on(scope: &Scope<'_>, directive: &Directive) -> bool
         "add_header" => inner.arg(0).eq_ignore_ascii_case("set-cookie"),
         _ => false,
     };
-    is_of_service && directive.inner().iter().all(is_cookie)
+    // nginx asks before the service has said anything.
+    is_of_service && !question.holds("") && directive.inner().iter().all(is_cookie)
 }
 
 /// Has the rules of routes with a service decide before it is asked, as limits of nginx do. Rules

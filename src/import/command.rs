@@ -169,7 +169,13 @@ fn http(tree: &Tree, report: &mut ImportReport) -> Directive {
 /// Returns the maps of values.
 fn maps<'a>(http: &'a Directive, report: &mut ImportReport) -> Vec<&'a Directive> {
     let inner = http.inner().iter();
-    let is_map = |one: &&Directive| matches!(one.name.as_str(), "map" | "geo" | "geoip2");
+    // Behind these proxies, nginx looks up another address than the client's.
+    let has_proxies = http.inner().iter().any(|one| one.name.starts_with("geoip2_proxy"));
+    let is_map = |one: &&Directive| match one.name.as_str() {
+        "map" | "geo" => true,
+        "geoip2" => !has_proxies,
+        _ => false,
+    };
     let maps: Vec<_> = inner.filter(is_map).collect();
     // flowgate writes `Connection` itself.
     for map in maps.iter().filter(|map| map.args == ["$http_upgrade", "$connection_upgrade"]) {

@@ -469,7 +469,23 @@ fn of_address(comparison: &Comparison<'_>) -> Result<Condition, String> {
     Ok(Condition::of_clients(&[network], false))
 }
 
+/// Checks that a text is written in a subject here as in nginx.
+///
+/// # Errors
+/// It has letters beyond ASCII, which nginx writes as bytes.
+fn check_subject(field: &Field<'_>, text: &str) -> Result<(), String> {
+    let is_other =
+        !text.is_ascii() || ["\\\\", "\\x", "\\C", "\\c"].iter().any(|sign| text.contains(sign));
+    if matches!(field, Field::Subject) && is_other {
+        return Err("letters of a subject beyond ASCII are written in another way here".into());
+    }
+    Ok(())
+}
+
 fn of_field(field: &Field<'_>, comparison: &Comparison<'_>) -> Result<Condition, String> {
+    if let Comparison::Equal(text) | Comparison::Regex(text, _) = *comparison {
+        check_subject(field, text)?;
+    }
     let any = || Condition::of(field, Values::Match(".+".into()));
     Ok(match *comparison {
         Comparison::Set => Condition::of(field, Values::Match("[^0].*|0.+".into())),
@@ -527,6 +543,10 @@ fn of_entries(
     field: &Field<'_>,
     fits: &dyn Fn(&str) -> bool,
 ) -> Result<Condition, String> {
+    for (pattern, _) in &map.entries {
+        let (MapPattern::Text(text) | MapPattern::Regex(text, _)) = pattern;
+        check_subject(field, text)?;
+    }
     let is_usual = fits(map.default);
     let meant = |(_, value): &&(MapPattern<'_>, &str)| fits(value) != is_usual;
     let unusual: Vec<_> = map.entries.iter().filter(meant).collect();

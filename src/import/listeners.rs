@@ -271,7 +271,8 @@ impl Listener<'_> {
         }
 
         let Some((_, first)) = all.first() else { return };
-        self.protocol(first, fields, report);
+        let by_protocol = all.iter().any(|(_, own)| own.is_by_protocol);
+        self.protocol(by_protocol, fields, report);
 
         let mut trusted = first.trusted.clone();
         for (server, own) in &all {
@@ -300,14 +301,14 @@ impl Listener<'_> {
     }
 
     /// Adds that the proxies name clients by the PROXY protocol.
-    fn protocol(&self, real: &RealIp, fields: &mut Fields, report: &mut ImportReport) {
+    fn protocol(&self, is_read: bool, fields: &mut Fields, report: &mut ImportReport) {
         let has_it = |listen: &&&Directive| listen.args.iter().any(|arg| arg == "proxy_protocol");
         let mut listens = self.directives.iter().filter(has_it).peekable();
         if listens.peek().is_none() {
             return;
         }
 
-        let why = if real.is_by_protocol {
+        let why = if is_read {
             fields.set("proxy_protocol", json!(true));
             "connections of others than the trusted proxies are closed"
         } else {

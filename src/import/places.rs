@@ -3,6 +3,7 @@
 use super::{converted_config::Fields, files::Files, report::ImportReport, tree::Directive};
 use crate::geo::{Asn, Country};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// The most countries of a list: more of them are rather all others.
 const LONGEST_LIST: usize = 250;
@@ -68,16 +69,22 @@ impl<'a> PlaceVariable<'a> {
 
     /// Returns the variable called `name` of these blocks, if it is one that flowgate reads.
     pub(super) fn of(name: &str, blocks: &[&'a Directive]) -> Option<Self> {
-        let blocks = blocks.iter().filter(|block| block.name == "geoip2");
-        let entries = blocks.flat_map(|block| block.inner());
-        entries.filter_map(|entry| Self::read(entry).ok()).find(|found| found.name == name)
+        Self::all(blocks).into_iter().find(|found| found.name == name)
     }
 
-    /// Returns all variables of these blocks that flowgate reads.
+    /// Returns all variables of these blocks that flowgate reads: those of the first file of each kind.
     pub(super) fn all(blocks: &[&'a Directive]) -> Vec<Self> {
-        let blocks = blocks.iter().filter(|block| block.name == "geoip2");
-        let entries = blocks.flat_map(|block| block.inner());
-        entries.filter_map(|entry| Self::read(entry).ok()).collect()
+        let mut files: BTreeMap<&str, &str> = BTreeMap::new();
+        let mut all = Vec::new();
+        for block in blocks.iter().filter(|block| block.name == "geoip2") {
+            let file = block.arg(0);
+            for found in block.inner().iter().filter_map(|entry| Self::read(entry).ok()) {
+                if *files.entry(found.kind.word()).or_insert(file) == file {
+                    all.push(found);
+                }
+            }
+        }
+        all
     }
 
     /// Checks that its value for unknown addresses is none that known ones have.

@@ -304,6 +304,7 @@ const REASONS: &[(&str, &str)] = &[
     ("proxy_redirect", "`Location` does not change"),
     ("proxy_ssl*", "see `tls` of an upstream"),
     ("proxy_store*", "flowgate stores nothing"),
+    ("geoip2_proxy*", "name the proxies by `set_real_ip_from` before the import"),
     ("real_ip*", "write `trusted_proxies` and `client_ip_header`"),
     ("resolver*", "names are resolved by the system: see `resolve` of an upstream"),
     ("rewrite", "see `rewrite` and `redirect` of a route"),

@@ -176,6 +176,19 @@ fn a_service_that_would_decide_by_something_else_closes_the_route() {
     assert!(lines.iter().any(|line| line.contains("no location takes the path")), "{lines:?}");
 }
 
+/// nginx asks before the service has said anything, so that the question is always true there.
+#[test]
+fn a_condition_that_holds_without_the_service_is_not_left_out() {
+    for app in [
+        "auth_request_set $groups $upstream_http_x_groups; if ($groups !~ admin) { set $no 1; } if ($no) { return 403; }",
+        "auth_request_set $groups $upstream_http_x_groups; set $no 0; if ($groups = '') { set $no 1; } if ($no) { return 403; }",
+    ] {
+        let (yaml, lines) = import(&site(app, AUTH)).unwrap();
+        let app = route(&yaml, "app");
+        assert!(app.contains("respond: { status: 403 }"), "{app} {lines:?}");
+    }
+}
+
 #[test]
 fn a_location_that_switches_it_off_asks_no_service() {
     let text = "http { server { listen 81; auth_request /auth;

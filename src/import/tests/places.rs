@@ -72,6 +72,22 @@ fn rejected_countries_and_systems_are_lists_of_clients() {
 }
 
 #[test]
+fn another_address_or_another_file_closes_what_asks_for_it() {
+    for blocks in [
+        "geoip2_proxy 10.0.0.0/8; geoip2 /geo/c.mmdb { $c country iso_code; }",
+        "geoip2 /geo/own.mmdb { $own country iso_code; } geoip2 /geo/c.mmdb { $c country iso_code; }",
+    ] {
+        let text = format!(
+            "http {{ {blocks} server {{ listen 81; if ($c = RU) {{ return 403; }}
+            location / {{ proxy_pass http://h; }} }} }}"
+        );
+        let (yaml, lines) = import(&text).unwrap();
+        assert!(routes(&yaml)[0].1.contains("respond: { status: 403"), "{yaml}");
+        assert!(lines.concat().contains("Closed: requests get 403"), "{lines:?}");
+    }
+}
+
+#[test]
 fn zones_count_by_country_and_system() {
     for (zone, expected) in [
         ("country", "key: country, on_missing_key: skip"),

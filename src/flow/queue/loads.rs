@@ -73,7 +73,9 @@ impl Loads {
     /// Returns those of an empty queue with so many classes and so much room, of which the last class has
     /// at least `floor` parts of [`WHOLE`].
     pub(super) fn new(classes: u8, floor: u16, max: u32) -> Self {
-        let reserved = u64::from(max) * u64::from(floor) / WHOLE;
+        // At least one, or the floor would be none in a small queue; the first class has room as well.
+        let reserved = (u64::from(max) * u64::from(floor)).div_ceil(WHOLE);
+        let reserved = reserved.min(u64::from(max.saturating_sub(1)));
         Self {
             counts: BTreeMap::new(),
             classes: vec![ClassLoads::default(); usize::from(classes.max(1))],
@@ -206,6 +208,14 @@ mod tests {
         let three = queue(Loads::new(3, 0, 9), &[(1, 0, 3), (2, 1, 3), (3, 2, 3)]);
         assert_eq!(victim(&three, sharer(1, 1, 0)), Some(3), "the last class first");
         assert_eq!(victim(&three, sharer(4, 1, 1)), Some(3));
+    }
+
+    #[test]
+    fn the_floor_is_a_request_at_least_and_never_all_the_room() {
+        let small = queue(Loads::new(2, 500, 10), &[(1, 0, 10)]);
+        assert_eq!(victim(&small, sharer(2, 1, 1)), Some(1));
+        let smallest = queue(Loads::new(2, 500, 1), &[(1, 0, 1)]);
+        assert_eq!(victim(&smallest, sharer(2, 1, 1)), None);
     }
 
     #[test]

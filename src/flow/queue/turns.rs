@@ -130,14 +130,21 @@ impl Turns {
     pub(super) fn set(&mut self, settings: Settings) {
         self.settings = settings;
         let wanted = usize::from(settings.classes.max(1));
+        let mut left: Vec<Class> = Vec::new();
+        // The last class also has the requests of classes that did not exist.
+        if self.classes.len() < wanted
+            && let Some(last) = self.classes.pop()
+        {
+            left.push(last);
+            self.owed = 0;
+        }
         while self.classes.len() < wanted {
             self.classes.push(Class::default());
         }
+        left.extend(self.classes.drain(wanted..));
 
-        let mut moved: Vec<Entry> = Vec::new();
-        for class in self.classes.drain(wanted..) {
-            moved.extend(class.lines.into_values().flat_map(|line| line.waiting.into_values()));
-        }
+        let lines = left.into_iter().flat_map(|class| class.lines.into_values());
+        let mut moved: Vec<Entry> = lines.flat_map(|line| line.waiting.into_values()).collect();
         moved.sort_by_key(|entry| entry.serial);
         for entry in moved {
             self.push(entry);

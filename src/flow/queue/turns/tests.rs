@@ -52,6 +52,25 @@ fn requests_of_one_sharer_start_in_the_order_of_their_arrival() {
 }
 
 #[test]
+fn more_classes_keep_every_request() {
+    for [before, after] in [[1, 2], [2, 3], [1, 3]] {
+        let sharers = [sharer(0, 1, 0), sharer(1, 1, 1), sharer(2, 1, u8::MAX)];
+        let settings = |classes| Settings { classes, ..EVEN };
+        let mut turns = backlog(settings(before), &sharers, 3);
+        turns.set(settings(after));
+        let order: Vec<u64> = (0..9).map(|_| start(&mut turns)).collect();
+        assert_eq!(counts(&order, 3), [3, 3, 3], "{before} {after}");
+        assert!(turns.is_empty());
+
+        let mut turns = backlog(settings(before), &sharers, 1);
+        turns.set(settings(after));
+        for (serial, sharer) in (1..).zip(sharers) {
+            assert!(turns.remove(&entry(serial, sharer, 1)), "{before} {after} {sharer:?}");
+        }
+    }
+}
+
+#[test]
 fn sharers_of_one_weight_take_turns() {
     let mut turns = backlog(EVEN, &[sharer(0, 1, 0), sharer(1, 1, 0), sharer(2, 1, 0)], 9);
     let order: Vec<u64> = (0..9).map(|_| start(&mut turns)).collect();

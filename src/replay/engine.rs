@@ -274,7 +274,10 @@ impl Engine {
                 let number = self.admitted;
                 self.admitted += 1;
                 let waiting = WaitingArrival::new(arrival, permit, claims, route, &snapshot);
-                self.poll(number, waiting, arrival.at).map(|ended| ended.result)
+                let ended = self.poll(number, waiting, arrival.at);
+                // It may have taken the room of another one.
+                self.poll_woken(arrival.at);
+                ended.map(|ended| ended.result)
             }
             Ok(Admission { permit, report }) => {
                 let start = permit.start();

@@ -179,7 +179,13 @@ impl Values {
             Placeholder::Host => escape.write(&self.host, out),
             Placeholder::Method => escape.write(self.method.as_str(), out),
             Placeholder::Path => escape.write(&self.path, out),
-            Placeholder::Uri => escape.write_value(&self.uri(), out),
+            // Who follows a parameter takes what follows two slashes for a host.
+            Placeholder::Uri if escape == Escape::Url => {
+                let uri = self.uri();
+                let path = uri.trim_start_matches(['/', '\\']);
+                escape.write_value(&format!("/{path}"), out)
+            }
+            Placeholder::Uri => escape.write(&self.uri(), out),
             Placeholder::Url => escape.write_value(&self.whole(), out),
             Placeholder::Query => match &self.query {
                 Some(query) => out.write_char('?').and_then(|()| escape.write(query, out)),

@@ -1,7 +1,7 @@
 """Waiting for a free place: flowgate's queue and its limit that finds itself, beside HAProxy's `maxconn` queue and Envoy's
 `adaptive_concurrency`, before a service with few places. Usage: ./prio python3 s24_waiting.py [auto] [tenants] [classes]
 
-auto     24 clients without pause on a service of 4 places of 50 ms, and 96 on one of 32 places of 200 ms, which is told to none but
+auto     24 clients without pause on a service of 4 places of 50 ms, and 96 on one of 32 places of 200 ms, a number that none knows but
          HAProxy: in the 66 s after the first 14 s (40 s), the requests inside the service, the share of its places that are busy,
          and the worst second. Rejected clients come back after 20 ms (200 ms).
 tenants  1000 requests/s of one tenant beside 5/s of another, on a service of 200/s: the waits of the second one.

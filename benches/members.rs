@@ -1,4 +1,4 @@
-//! What it costs to find the members of a request's JSON body.
+//! The cost of finding the members of a request's JSON body.
 //!
 //! `cargo bench --bench members` prints the table. Each figure is the best of some rounds, by the time
 //! that the thread had a core, which other work on the machine disturbs the least.

@@ -20,7 +20,7 @@ use std::{path::PathBuf, sync::Arc};
 /// The most networks of each family that are read to see what a file has.
 const SAMPLE: usize = 4096;
 
-/// What a file is for.
+/// The purpose of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GeoKind {
     /// The countries of addresses.
@@ -29,7 +29,7 @@ pub enum GeoKind {
     Asn,
 }
 
-/// Where the records of a file have the value.
+/// The place of the value in the records of a file.
 type ValuePath = &'static [PathElement<'static>];
 
 const ISO_CODE: ValuePath = &[PathElement::Key("country"), PathElement::Key("iso_code")];
@@ -77,7 +77,7 @@ impl PartialEq for GeoFile {
 
 impl Eq for GeoFile {}
 
-/// Why a file cannot be used.
+/// A file that cannot be used, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnusableGeoFile {
     /// It is empty, as a file is that a program is about to write.
@@ -95,9 +95,9 @@ pub enum UnusableGeoFile {
     /// It is of another kind.
     #[error("has no {}: it is of the type `{of_type}`", wanted.word())]
     WrongKind {
-        /// What it is asked for.
+        /// The purpose that it is read for.
         wanted: GeoKind,
-        /// What it says that it is.
+        /// The type that it names.
         of_type: String,
     },
 }

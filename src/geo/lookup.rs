@@ -50,12 +50,12 @@ pub struct Lookup<'a> {
     pub found: &'a OnceCell<Place>,
 }
 
-/// Where the client of a request is, as far as that is known.
+/// The place of a request's client, as far as it is known.
 #[derive(Clone, Copy, Debug)]
 pub enum Located<'a> {
     /// There.
     At(Place),
-    /// Where the files say, once something asks.
+    /// The place by the files, once something asks.
     Asking(Lookup<'a>),
 }
 

@@ -60,7 +60,7 @@ impl fmt::Display for Asn {
     }
 }
 
-/// What the files know of an address. The default is an address that they do not know.
+/// The country and the system of an address. The default is an address that they do not know.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Place {
     /// The country in which it is.

@@ -11,7 +11,7 @@ use super::{
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
-/// Why an expression over AS numbers does not convert.
+/// The reason for which an expression over AS numbers does not convert.
 const NO_LIST: &str = "an expression over AS numbers is no list";
 
 /// The most `map` blocks that may be asked in turn.

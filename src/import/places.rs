@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// The most countries of a list: more of them are rather all others.
 const LONGEST_LIST: usize = 250;
 
-/// What a variable says of a client.
+/// The kind of value that a variable has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PlaceKind {
     Country,

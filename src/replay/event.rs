@@ -107,7 +107,7 @@ pub struct Recorded {
     pub settling: Settling,
     /// Its JSON body.
     pub body: Option<Arc<str>>,
-    /// Where its client was; `None`: nothing was known of that.
+    /// The place of its client; `None`: nothing was known of that.
     pub place: Option<Place>,
     /// True if it is no line of flowgate's log.
     pub is_event: bool,

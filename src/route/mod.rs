@@ -74,7 +74,7 @@ pub struct Target<'a> {
     pub headers: Fields<'a>,
     /// The client's certificate, if it has shown one.
     pub certificate: Option<&'a ClientCertificate>,
-    /// Where the client's address is.
+    /// The place of the client's address.
     pub place: Located<'a>,
     /// Who the client has proved to be, if its route asks for that.
     pub identity: Option<&'a Identity>,

@@ -81,7 +81,7 @@ routes:
 const TOKENS: &str = "{ name: tokens, algorithm: fixed_window, limit: 1000/30d, \
     cost: { reserve: 10, settle: openai, settle_while_streaming: true } }";
 
-/// What is used of a rule.
+/// Returns how much of a rule is used.
 fn used(gateway: &Gateway, rule: &str) -> u64 {
     let keys = http::ask(gateway.address("admin"), &format!("/keys?route=all&rule={rule}")).json();
     keys["rules"][0]["used"].as_u64().unwrap_or_else(|| panic!("{keys}"))

@@ -252,7 +252,7 @@ struct Live {
     permit: Permit,
     client: u8,
     reserve: u64,
-    /// What was charged, the latest last: the cost, and its places by rule.
+    /// The charges, the latest last: the cost, and its places by rule.
     charges: Vec<(u64, Vec<usize>)>,
 }
 

@@ -26,7 +26,7 @@ pub(super) struct KnownPlaces {
 
 impl Compiler {
     /// Reads the files of countries and autonomous systems. They are shown by their names relative to `folder`.
-    /// What looks at places is compiled by them, so this comes first.
+    /// This comes first: all that looks at places is compiled by them.
     pub(super) fn geo(
         &mut self,
         spec: &FileSpec,

@@ -139,7 +139,7 @@ pub struct ForwardAuth {
     pub(in crate::config) copy: Vec<CopiedField>,
     /// The fields that it receives besides.
     pub set: Vec<(HeaderName, HeaderText)>,
-    /// Where clients go in place of a 401.
+    /// The redirect that clients get in place of a 401.
     pub login: Option<Redirect>,
     /// The longest time until the header of its response.
     pub timeout: Duration,

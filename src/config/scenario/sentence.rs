@@ -78,7 +78,7 @@ pub struct Arrivals {
     pub listener: Option<Arc<str>>,
     /// The addresses that they come from.
     pub client: Option<Numbered>,
-    /// Where that is, if the files are not to say it.
+    /// Its place, if the files are not to say it.
     pub place: Option<Place>,
     /// The header lines.
     pub headers: Vec<(HeaderName, Numbered)>,

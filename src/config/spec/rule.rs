@@ -125,7 +125,7 @@ keys! {
         ipv6_prefix: Integer<1, 128> = 64;
         /// How many bits of an IPv4 address are one client.
         ipv4_prefix: Integer<1, 32> = 32;
-        /// How requests without a header, cookie, query field, claim, member, segment or country of `key` count: they
+        /// Requests without a header, cookie, query field, claim, member, segment or country of `key`: they
         /// share one count (`shared`), are not counted (`skip`), or are rejected (`reject`).
         on_missing_key: OnMissing = "shared";
         /// How a request counts that has a header, cookie, query field or member of `key`, or of an
@@ -180,7 +180,7 @@ keys! {
 
     /// Numbers of the rule that differ for some requests. For missing numbers, the rule's apply.
     struct OverrideSpec: "an override" {
-        /// Which requests: `client_ip`, `country`, `asn` (both with `geo`), `method`, `path_prefix`,
+        /// The requests meant: `client_ip`, `country`, `asn` (both with `geo`), `method`, `path_prefix`,
         /// `header:NAME`, `query:NAME`, `user` (with `auth`) and `jwt:NAME` (a claim, with `auth: { jwt
         /// }`): a value, a list of values of which one must match, or, but for the first five, a map.
         /// All conditions must hold.

@@ -5,7 +5,7 @@
 //! is left of the reserve is given back. A state may then have more used than its limit, a debt: the
 //! next request passes when it is paid. A request that settles nothing keeps its reserve charged.
 //!
-//! What a response has cost so far may be charged while it passes, as far as that exceeds the charges
+//! The cost of a response so far may be charged while it passes, as far as that exceeds the charges
 //! before. In the end the total is corrected to the cost: what is too much leaves the latest charge
 //! first, and the reserve last.
 //!
@@ -35,7 +35,7 @@ pub struct Reserve {
     charged: SlotId,
     owner: Owner,
     cost: u64,
-    /// What was charged since, the oldest first. Most have none, and allocate nothing.
+    /// The charges since, the oldest first. Most have none, and allocate nothing.
     later: Vec<LaterCharge>,
 }
 

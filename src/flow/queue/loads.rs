@@ -1,6 +1,6 @@
 //! The sharers of a queue by the number of their waiting requests.
 //!
-//! When the queue is full, [`Loads::victim`] names the sharer that gives up one of its requests for a new
+//! [`Loads::victim`] names, for a full queue, the sharer that gives up one of its requests for a new
 //! one. So a tenant that floods the queue keeps no other one out, and neither does a spike of a later class:
 //!
 //! - A request takes the room of a later class, of the last one first. The last class keeps its floor's

@@ -80,7 +80,7 @@ pub(super) struct Found {
     /// The path as routes know it, if the client wrote it differently.
     normal_path: Option<String>,
     client: IpAddr,
-    /// Where the client is, once something has asked.
+    /// The place of the client, once something has asked.
     place: OnceCell<Place>,
     /// True if a trusted proxy sent the request.
     pub(super) is_proxied: bool,

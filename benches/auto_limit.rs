@@ -3,7 +3,8 @@
 //! `cargo bench --bench auto_limit -- [PART OF A NAME] [RUNS]`
 //!
 //! Prints for each regime the goodput as a share of that of the best limit in hindsight, the mean of the
-//! runs, and then the mean and the worst of all regimes. It takes 16 s of CPU a run.
+//! runs. Then, for clients that send again when they have a response, the goodput and the mean number of
+//! requests inside the service; and the mean and the worst of all regimes. It takes 16 s of CPU a run.
 
 #![expect(
     clippy::cast_precision_loss,
@@ -20,8 +21,9 @@ mod run;
 #[path = "../tests/auto_limit/service.rs"]
 mod service;
 
-use flowgate::flow::{Algorithm, limiter::auto_limit};
-use std::{env, process::ExitCode};
+use flowgate::flow::{Algorithm, QueueConfig, limiter::auto_limit};
+use run::Outcomes;
+use std::{env, process::ExitCode, time::Duration};
 
 /// The least mean over all regimes.
 const LEAST_MEAN: f64 = 0.97;
@@ -43,6 +45,13 @@ fn main() -> ExitCode {
         let most = outcomes.iter().map(|run| run.limits.1).max().unwrap_or(0);
         println!("{:18} {share:.3}  limit {least} to {most}", regime.name);
         shares.push(share);
+    }
+
+    for regime in regimes::of_clients().into_iter().filter(|regime| regime.name.contains(part)) {
+        let queue = QueueConfig::new(Duration::from_secs(10), 1_000);
+        let outcome = run::run(&regime, &auto, Some(queue), 1);
+        let Outcomes { inside, goodput, .. } = outcome;
+        println!("{:18} {goodput:.3}  {inside:.1} inside", regime.name);
     }
 
     let mean = shares.iter().sum::<f64>() / shares.len().max(1) as f64;

@@ -17,6 +17,8 @@ pub(crate) struct Regime {
     pub(crate) best: f64,
     /// The requests that the service serves at once.
     pub(crate) places: u32,
+    /// The mean service time, in nanoseconds.
+    pub(crate) mean: u64,
     pub(crate) times: Times,
     /// From more requests than places on, they share the service and slow each other down.
     pub(crate) shares: bool,
@@ -60,6 +62,9 @@ pub(crate) enum Load {
         high: f64,
         period: f64,
     },
+    /// So many clients, each of which sends its next request when it has the response, and 20 ms after a
+    /// rejection. The capacity does not matter.
+    Clients(u32),
 }
 
 impl Load {
@@ -67,6 +72,7 @@ impl Load {
         match self {
             Self::Steady(load) => *load,
             Self::Bursts { high, low, .. } | Self::Wave { high, low, .. } => high.max(*low),
+            Self::Clients(_) => 1.0,
         }
     }
 
@@ -79,6 +85,7 @@ impl Load {
                 let turn = (std::f64::consts::TAU * second / period).cos();
                 low + (high - low) * 0.5 * (1.0 - turn)
             }
+            Self::Clients(_) => 1.0,
         }
     }
 }
@@ -91,6 +98,7 @@ impl Regime {
             best: best_of(&name),
             name,
             places,
+            mean: MEAN,
             times: Times::Exponential,
             shares: false,
             steps: Vec::new(),
@@ -114,7 +122,7 @@ impl Regime {
 
     /// Returns how many requests the service serves in a second.
     pub(crate) fn capacity(&self) -> f64 {
-        let good = (1.0 - self.failing) * MEAN as f64;
+        let good = (1.0 - self.failing) * self.mean as f64;
         f64::from(self.places) / (good + self.failing * MILLI as f64) * SECOND as f64
     }
 }
@@ -234,6 +242,24 @@ fn varying() -> Vec<Regime> {
         ..Regime::new("mixed", 8, load)
     }));
     all
+}
+
+/// Returns services for clients each of which sends again when it has a response. All responses count.
+pub(crate) fn of_clients() -> Vec<Regime> {
+    let regime = |name, clients, places, millis, times| Regime {
+        mean: millis * MILLI,
+        times,
+        load: Load::Clients(clients),
+        deadline: 3_600 * SECOND,
+        seconds: 30.0,
+        warm_up: 14.0,
+        ..Regime::named(name, places)
+    };
+    vec![
+        regime("24 on 4, 5 ms", 24, 4, 5, Times::LogNormal),
+        regime("200 on 8, 20 ms", 200, 8, 20, Times::Exponential),
+        regime("96 on 32, 200 ms", 96, 32, 200, Times::Equal),
+    ]
 }
 
 /// Returns the best goodput of a regime; 1 for one that is not listed.

@@ -1,7 +1,7 @@
 //! A run of a regime: clients, gateways with the project's own gates, and the service.
 
 use super::{
-    regimes::{Load, Regime},
+    regimes::{Load, MILLI, Regime},
     service::{Random, Response, SECOND, Service, Work},
 };
 use flowgate::flow::{
@@ -32,6 +32,8 @@ pub(crate) struct Outcomes {
     pub(crate) good: u64,
     /// The last of these as a share of the capacity.
     pub(crate) goodput: f64,
+    /// The mean number of requests inside the service while the run was measured.
+    pub(crate) inside: f64,
     /// Good responses in each quarter of a second of the whole run.
     pub(crate) parts: Vec<u32>,
     /// The lowest and the highest limit of the first gateway while the run was measured.
@@ -136,12 +138,17 @@ impl<'r> Run<'r> {
 
     fn outcomes(mut self) -> Outcomes {
         let end = (self.regime.seconds * SECOND as f64) as u64;
+        let mut passed = 0;
         loop {
             let deadline = self.deadlines.peek().map_or(u64::MAX, |Reverse((at, ..))| *at);
             let now = self.arrivals.next.min(self.service.next()).min(deadline);
             if now >= end {
                 break;
             }
+            if self.is_measured(passed) {
+                self.outcomes.inside += (now - passed) as f64 * f64::from(self.service.inside());
+            }
+            passed = now;
             if now == self.arrivals.next {
                 if self.arrivals.arrives(self.regime, now) {
                     self.arrive(now);
@@ -161,6 +168,7 @@ impl<'r> Run<'r> {
         }
 
         let measured = self.regime.seconds - self.regime.warm_up;
+        self.outcomes.inside /= measured * SECOND as f64;
         self.outcomes.goodput = self.outcomes.good as f64 / measured / self.regime.capacity();
         let seen = self.gateways[0].gate.observe(Instant::from_nanos(end));
         self.outcomes.stats = seen.rules[0].auto;
@@ -194,7 +202,7 @@ impl<'r> Run<'r> {
                 let number = self.keep(request);
                 self.poll(number, now);
             }
-            Err(_) => self.reject(now),
+            Err(_) => self.reject(now, now),
         }
     }
 
@@ -208,7 +216,8 @@ impl<'r> Run<'r> {
         }
     }
 
-    fn reject(&mut self, arrival: u64) {
+    fn reject(&mut self, now: u64, arrival: u64) {
+        self.arrivals.send_again(now + 20 * MILLI);
         if self.is_measured(arrival) {
             self.outcomes.rejected += 1;
         }
@@ -233,7 +242,7 @@ impl<'r> Run<'r> {
                     let arrival = request.arrival;
                     request.permit = None;
                     self.free.push(number);
-                    return self.reject(arrival);
+                    return self.reject(now, arrival);
                 }
             }
         }
@@ -248,6 +257,7 @@ impl<'r> Run<'r> {
         let at = Instant::from_nanos(now);
         permit.finish(if fails { Outcome::Failure { at } } else { Outcome::Success { at } });
 
+        self.arrivals.send_again(now);
         let arrival = request.arrival;
         self.free.push(number);
         if !fails && now - arrival <= self.regime.deadline {
@@ -259,8 +269,10 @@ impl<'r> Run<'r> {
     }
 }
 
-/// The arrivals of requests: a Poisson process whose rate may change.
+/// The arrivals of requests: a Poisson process whose rate may change, or clients that send again.
 struct Arrivals {
+    /// The times at which clients send.
+    clients: Option<BinaryHeap<Reverse<u64>>>,
     random: Random,
     switches: Random,
     next: u64,
@@ -278,11 +290,30 @@ impl Arrivals {
         let apart = SECOND as f64 / (regime.capacity() * regime.load.most());
         let next = random.exponential(apart) as u64;
         let switches = Random::new(seed, 2);
-        Self { random, switches, next, count: 0, is_on: false, switch: 0, apart }
+        if let Load::Clients(count) = regime.load {
+            let clients = Some((0..u64::from(count)).map(|n| Reverse(n * 1_000)).collect());
+            return Self {
+                clients,
+                random,
+                switches,
+                next: 0,
+                count: 0,
+                is_on: true,
+                switch: 0,
+                apart,
+            };
+        }
+        Self { clients: None, random, switches, next, count: 0, is_on: false, switch: 0, apart }
     }
 
     /// Returns whether a request arrives now, of those at the highest rate.
     fn arrives(&mut self, regime: &Regime, now: u64) -> bool {
+        if let Some(clients) = &mut self.clients {
+            clients.pop();
+            self.next = clients.peek().map_or(u64::MAX, |Reverse(at)| *at);
+            self.count += 1;
+            return true;
+        }
         if let Load::Bursts { on, off, .. } = regime.load {
             while now >= self.switch {
                 self.is_on = !self.is_on;
@@ -295,5 +326,13 @@ impl Arrivals {
         let arrives = self.random.unit() * regime.load.most() <= load;
         self.count += u64::from(arrives);
         arrives
+    }
+
+    /// Lets a client send its next request.
+    fn send_again(&mut self, at: u64) {
+        if let Some(clients) = &mut self.clients {
+            clients.push(Reverse(at));
+            self.next = self.next.min(at);
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! A service in virtual time.
 
-use super::regimes::{MEAN, MILLI, Regime};
+use super::regimes::{MILLI, Regime};
 use std::{
     cmp::Reverse,
     collections::{BinaryHeap, VecDeque},
@@ -8,7 +8,7 @@ use std::{
 
 pub(crate) const SECOND: u64 = 1_000 * MILLI;
 
-/// The distribution of service times. The mean is always 20 ms.
+/// The distribution of service times. The mean is that of the regime.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Times {
     Exponential,
@@ -16,7 +16,7 @@ pub(crate) enum Times {
     /// A tenth take 10 times as long as the others.
     TwoPhases,
     Equal,
-    /// 5 ms or 80 ms; the share of the long ones rises and falls in 20 s.
+    /// A fourth of the mean or 4 times as long; the share of the long ones rises and falls in 20 s.
     Mixed,
 }
 
@@ -68,7 +68,7 @@ impl Work {
     /// Returns the work of the request with this number: the same for every limit that is tried.
     pub(crate) fn of(regime: &Regime, seed: u64, number: u64, now: u64) -> Self {
         let mut random = Random::new(seed, number + 1_000);
-        let mean = MEAN as f64;
+        let mean = regime.mean as f64;
         let time = match regime.times {
             Times::Exponential => random.exponential(mean),
             Times::LogNormal => mean * (random.normal() - 0.5).exp(),
@@ -88,7 +88,7 @@ impl Work {
         Self {
             time: if fails { MILLI as f64 } else { time },
             fails,
-            hangs: if is_stuck { 10 * MEAN } else { 0 },
+            hangs: if is_stuck { 10 * regime.mean } else { 0 },
         }
     }
 }
@@ -164,6 +164,11 @@ impl<'r> Service<'r> {
     /// Returns the time of its next event.
     pub(crate) fn next(&self) -> u64 {
         self.events.peek().map_or(u64::MAX, |Reverse((at, ..))| *at)
+    }
+
+    /// Returns how many requests it has.
+    pub(crate) const fn inside(&self) -> u32 {
+        self.inside
     }
 
     /// Sends a request to it.

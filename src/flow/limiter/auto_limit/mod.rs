@@ -12,11 +12,11 @@
 //!   not, the higher level holds. The step is `sqrt(0.64 × limit)`. The limit changes by
 //!   `gained × max(|trend|, 0.2)² / 2`, where `gained` is the elasticity less 0.07, and `trend` its mean
 //!   over some 10 comparisons; less a part of what response times are above 1.5 times the unloaded one.
-//! - **The unloaded response time** follows the mean of slots, by 1/16 downward and 1/128 upward.
+//! - **The unloaded response time** follows the mean of slots, by 1/16 downward and 1/256 upward.
 //! - **Without a queue**, a rejection counts as a wait for the time of a response. If fewer requests are
 //!   rejected than it takes to learn, and responses are not slow, the limit rises by a place.
 //! - **A dive** looks far below, when two slots in a row have response times of more than twice the
-//!   unloaded one: see `dive.rs`.
+//!   unloaded one, whether requests waited or not: see `dive.rs`.
 //! - **At the start** the limit doubles while the elasticity is above 0.47; it forgives two shortfalls
 //!   in a row.
 //!
@@ -35,7 +35,7 @@ use crate::flow::{
     time::{Instant, nanos},
 };
 use core::{fmt, time::Duration};
-use dive::Dive;
+use dive::{Dive, Recheck};
 use sample::{Sample, Tally};
 use serde::{Deserialize, Serialize};
 
@@ -107,7 +107,7 @@ const PRESS: Fixed = 6;
 const DOWN: i64 = 16;
 
 /// The same, upward.
-const UP: i64 = 128;
+const UP: i64 = 256;
 
 /// Response times are slow from so many times the unloaded one on.
 const SLOW: u64 = 2;
@@ -143,6 +143,8 @@ pub(super) struct AutoLimit {
     slow_slots: u8,
     /// Doublings in a row that fell short.
     doubts: u8,
+    /// The next check of a dive that was refuted.
+    recheck: Option<Recheck>,
     /// Since the slot or the measurement began.
     tally: Tally,
     /// True if requests wait in the queue.
@@ -186,6 +188,7 @@ impl AutoLimit {
             trend: 0,
             slow_slots: 0,
             doubts: 0,
+            recheck: None,
             tally: Tally::default(),
             waits: false,
             wanted_until: Instant::EPOCH,
@@ -336,10 +339,16 @@ impl AutoLimit {
     fn end_slot(&mut self, config: Config, now: Instant) {
         let length = self.tally.length(now);
         let is_bound = self.tally.waited >= length / 100 * BOUND_PERCENT;
-        if !is_bound {
+        let is_enough = self.tally.responses * 2 >= RESPONSES;
+        if is_bound {
+            if is_enough {
+                self.learn(config, now);
+            }
+        } else {
             self.make_room(config, now);
-        } else if self.tally.responses * 2 >= RESPONSES {
-            self.learn(config, now);
+            if is_enough {
+                self.look_below(config, now);
+            }
         }
         self.fit_length(length);
         self.is_unbound = !is_bound;
@@ -389,13 +398,8 @@ impl AutoLimit {
         self.follow_unloaded(mean);
 
         let surely = self.tally.surely(mean);
-        let is_slow = surely > self.unloaded.saturating_mul(SLOW);
-        self.slow_slots = if is_slow { self.slow_slots + 1 } else { 0 };
-        if self.slow_slots >= 2 {
-            self.slow_slots = 0;
-            if self.begin_dive(config, now, &sample) {
-                return;
-            }
+        if self.note_slow(surely) && self.begin_dive(config, now, &sample) {
+            return;
         }
 
         match self.phase {
@@ -406,6 +410,36 @@ impl AutoLimit {
                 self.compare(config, now, sample, surely);
             }
         }
+    }
+
+    /// Begins a dive from a slot in which requests hardly waited, if responses are slow. The places are
+    /// those that requests held: clients that wait for responses may all be inside, so that none waits
+    /// here, whatever the limit is.
+    fn look_below(&mut self, config: Config, now: Instant) {
+        let Some(mean) = self.tally.mean().filter(|_| self.unloaded > 0) else { return };
+        let surely = self.tally.surely(mean);
+        if !self.note_slow(surely) {
+            return;
+        }
+        let held = self.tally.held(mean, now).clamp(1, self.level(config));
+        let sample = self.tally.sample(held, now);
+        self.begin_dive(config, now, &sample);
+    }
+
+    /// Counts slots in a row with slow responses. Returns true at the second.
+    fn note_slow(&mut self, surely: u64) -> bool {
+        if self.recheck_is_due(surely) {
+            self.slow_slots = 0;
+            return true;
+        }
+
+        let is_slow = surely > self.unloaded.saturating_mul(SLOW);
+        self.slow_slots = if is_slow { self.slow_slots + 1 } else { 0 };
+        let is_second = self.slow_slots >= 2;
+        if is_second {
+            self.slow_slots = 0;
+        }
+        is_second
     }
 
     fn follow_unloaded(&mut self, mean: u64) {

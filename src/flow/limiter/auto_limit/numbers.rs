@@ -1,6 +1,6 @@
 //! The state of a limit as numbers, for another process.
 
-use super::{AutoLimit, Config, Dive, Fixed, LONGEST_SLOT, ONE, Phase, Sample, Tally};
+use super::{AutoLimit, Config, Dive, Fixed, LONGEST_SLOT, ONE, Phase, Recheck, Sample, Tally};
 use crate::flow::{
     limit_change::{ChangeReason, LimitChange},
     time::{Instant, nanos},
@@ -46,6 +46,7 @@ impl AutoLimit {
         numbers.extend([begin, responses, good, cost, time, waited, rejected]);
         numbers.extend([low_half(squares >> 64), low_half(squares)]);
         numbers.extend([self.wanted_until.as_nanos(), self.seen.as_nanos()]);
+        numbers.extend(recheck_numbers(self.recheck));
         numbers.extend(change_numbers(self.latest_change));
         numbers.extend(self.changes);
         numbers
@@ -76,6 +77,7 @@ impl AutoLimit {
         let latest = [read.sample()?.0, read.sample()?.0];
         let tally = read.tally()?;
         let [wanted_until, seen] = read.array()?.map(Instant::from_nanos);
+        let Maybe(recheck) = read.recheck()?;
 
         let mut auto = Self {
             limit: limit.clamp(0, Fixed::from(u32::MAX) * ONE),
@@ -90,6 +92,7 @@ impl AutoLimit {
             slow_slots: u8::from(slow_slots > 0),
             doubts: u8::try_from(doubts).unwrap_or(u8::MAX),
             tally,
+            recheck,
             waits: false,
             wanted_until,
             seen,
@@ -115,6 +118,11 @@ fn sample_numbers(sample: Option<Sample>) -> [u64; SAMPLE] {
     sample.map_or(NO_SAMPLE, |Sample { cost, length, level, end }| {
         [1, cost, length, level.into(), end]
     })
+}
+
+fn recheck_numbers(recheck: Option<Recheck>) -> [u64; 3] {
+    recheck
+        .map_or([0; 3], |Recheck { unloaded, slots, count }| [unloaded, slots.into(), count.into()])
 }
 
 fn change_numbers(change: Option<LimitChange>) -> [u64; 8] {
@@ -166,6 +174,14 @@ impl Reader<'_> {
         let [high, low] = self.array()?;
         let squares = u128::from(high) << 64 | u128::from(low);
         Some(Tally { begin, responses, good, cost, time, squares, waited, rejected })
+    }
+
+    /// A check that is planned has a count above 0.
+    fn recheck(&mut self) -> Option<Maybe<Recheck>> {
+        let [unloaded, slots, count] = self.array()?;
+        let slots = u32::try_from(slots).ok()?;
+        let count = u8::try_from(count).ok()?;
+        Some(Maybe((count > 0).then_some(Recheck { unloaded, slots, count })))
     }
 
     fn change(&mut self) -> Option<Maybe<LimitChange>> {

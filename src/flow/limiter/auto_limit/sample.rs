@@ -74,6 +74,12 @@ impl Tally {
         mean / 16 * (ONE.unsigned_abs() - error) / ONE.unsigned_abs() * 16
     }
 
+    /// Returns the mean cost in flight, for this mean response time.
+    pub(super) fn held(&self, mean: u64, now: Instant) -> u32 {
+        let held = u128::from(self.cost) * u128::from(mean) / u128::from(self.length(now).max(1));
+        u32::try_from(held).unwrap_or(u32::MAX)
+    }
+
     /// Returns the sample of a time that ends now.
     pub(super) fn sample(&self, level: u32, now: Instant) -> Sample {
         Sample { cost: self.cost, length: self.length(now), level, end: now.as_nanos() }

@@ -14,6 +14,8 @@ struct World {
     /// The service time in nanoseconds.
     time: u64,
     is_failing: bool,
+    /// The clients, each of which sends again when it has the response. Without a number, requests always wait.
+    clients: Option<u64>,
     /// The changes so far.
     changes: Vec<LimitChange>,
 }
@@ -22,25 +24,40 @@ impl World {
     fn new(config: Config, initial: Option<u32>, places: u64) -> Self {
         let auto = AutoLimit::new(config, initial);
         let changes = Vec::new();
-        Self { auto, config, now: 0, places, time: 20 * MILLI, is_failing: false, changes }
+        Self {
+            auto,
+            config,
+            now: 0,
+            places,
+            time: 20 * MILLI,
+            is_failing: false,
+            clients: None,
+            changes,
+        }
     }
 
     /// Lets requests be served for so long. As many are in flight as the limit allows.
     fn live(&mut self, seconds: u64) -> &mut Self {
         let end = self.now + seconds * 1_000 * MILLI;
         while self.now < end {
-            let in_flight = u64::from(self.auto.level(self.config));
-            let served = in_flight.min(self.places);
-            self.now += self.time / served;
-            let now = Instant::from_nanos(self.now);
-            let time = Duration::from_nanos(self.time * in_flight / served);
-            self.auto.set_waiting(now, true);
-            self.auto.on_response(now, time, 1, !self.is_failing);
-            let level = self.auto.level(self.config);
-            self.auto.tick(self.config, now, in_flight.min(level.into()));
-            self.changes.extend(self.auto.take_change());
+            self.live_until_next();
         }
         self
+    }
+
+    /// Lets the next request be served.
+    fn live_until_next(&mut self) {
+        let level = u64::from(self.auto.level(self.config));
+        let in_flight = self.clients.map_or(level, |clients| clients.min(level));
+        let served = in_flight.min(self.places);
+        self.now += self.time / served;
+        let now = Instant::from_nanos(self.now);
+        let time = Duration::from_nanos(self.time * in_flight / served);
+        self.auto.set_waiting(now, self.clients.is_none_or(|clients| clients > level));
+        self.auto.on_response(now, time, 1, !self.is_failing);
+        let level = self.auto.level(self.config);
+        self.auto.tick(self.config, now, in_flight.min(level.into()));
+        self.changes.extend(self.auto.take_change());
     }
 
     fn limit(&self) -> u32 {
@@ -109,6 +126,61 @@ fn a_limit_far_too_high_dives_once() {
         (0..reasons.len()).filter(|at| reasons[*at] == ChangeReason::Dive).collect();
     let [dive] = dives[..] else { panic!("one dive: {reasons:?}") };
     assert_eq!(reasons[dive + 1], ChangeReason::DiveKept);
+}
+
+/// If every client is inside, none waits, and only response times say that the service is too full.
+#[test]
+fn a_limit_above_the_number_of_clients_dives() {
+    let mut world = World::new(WIDE, None, 8);
+    world.live(20);
+    world.clients = Some(40);
+    world.auto.set(WIDE, 64 * ONE);
+    world.changes.clear();
+    let limit = world.live(20).limit();
+    assert!((7..=18).contains(&limit), "{limit}");
+    assert_eq!(world.reasons()[..2], [ChangeReason::Dive, ChangeReason::DiveKept]);
+}
+
+#[test]
+fn a_slower_service_that_is_not_full_keeps_its_limit() {
+    let mut world = World::new(WIDE, None, 64);
+    world.live(20);
+    let before = world.limit();
+    world.clients = Some(20);
+    world.time *= 4;
+    world.changes.clear();
+    world.live(60);
+    assert_eq!(world.limit(), before);
+    assert_eq!(world.reasons()[..2], [ChangeReason::Dive, ChangeReason::DiveRefuted]);
+}
+
+/// A hiccup of the service while a dive measures looks as if fewer places gave less throughput.
+#[test]
+fn a_dive_that_was_refuted_by_chance_is_repeated() {
+    let mut world = World::new(WIDE, None, 8);
+    world.live(20);
+    world.auto.set(WIDE, 48 * ONE);
+    world.changes.clear();
+    while !matches!(world.auto.phase, Phase::Dive(_)) {
+        world.live_until_next();
+    }
+    world.time *= 6;
+    while matches!(world.auto.phase, Phase::Dive(_)) {
+        world.live_until_next();
+    }
+    world.time /= 6;
+
+    let limit = world.live(40).limit();
+    assert!((7..=18).contains(&limit), "{limit}: {:?}", world.changes);
+    let dives = world.reasons();
+    let dives: Vec<ChangeReason> = dives.into_iter().filter(|of| is_of_a_dive(*of)).collect();
+    let kept = [ChangeReason::Dive, ChangeReason::DiveKept];
+    assert_eq!(dives[..2], [ChangeReason::Dive, ChangeReason::DiveRefuted]);
+    assert_eq!(dives[2..], kept);
+}
+
+const fn is_of_a_dive(reason: ChangeReason) -> bool {
+    matches!(reason, ChangeReason::Dive | ChangeReason::DiveKept | ChangeReason::DiveRefuted)
 }
 
 #[test]

@@ -833,6 +833,19 @@ fn connections_to_the_service_are_used_again_and_replaced_when_it_has_closed_the
     }
 }
 
+/// The two upstreams have other settings, and neither may close the connections of the other.
+#[test]
+fn a_service_may_be_the_server_of_the_upstream_itself() {
+    let upstream = listing();
+    let file = yaml(upstream.address, &route(upstream.address, COPY, ""));
+    let gateway = Gateway::start(&file);
+    let mut client = Client::new(gateway.web());
+    for _ in 0..20 {
+        assert_eq!(client.get("/").status, 200);
+    }
+    assert_eq!(upstream.connections(), 2, "one for each");
+}
+
 #[test]
 fn a_service_may_be_an_upstream_with_several_servers() {
     let upstream = listing();

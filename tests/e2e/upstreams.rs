@@ -436,3 +436,22 @@ fn the_access_log_names_the_timeout_that_ended_a_request() {
     assert_eq!(logged, expected);
     gateway.wait_log("timeout=\"timeouts.event_stream\"");
 }
+
+#[test]
+fn upstreams_with_other_settings_keep_their_connections_to_the_same_server() {
+    let up = upstream::echo();
+    let server = server(up.address);
+    let gateway = Gateway::start(&format!(
+        "workers: 1\nlisteners: [{{ name: web, listen: '127.0.0.1:0' }}]\nupstreams:\n  \
+         - {{ name: one, servers: [{server}] }}\n  \
+         - {{ name: other, servers: [{server}], limits: {{ header_bytes: 16KiB }}, max_idle: 1 }}\nroutes:\n  \
+         - {{ name: other, match: {{ path_prefix: /other }}, upstream: other }}\n  \
+         - {{ name: one, match: {{ path_prefix: / }}, upstream: one }}\n"
+    ));
+    let mut client = Client::new(gateway.web());
+    for _ in 0..10 {
+        assert_eq!(client.get("/other").status, 200);
+        assert_eq!(client.get("/").status, 200);
+    }
+    assert_eq!(up.connections(), 2, "one for each");
+}

@@ -5,6 +5,7 @@ use super::{
     connect::Opened,
     http1,
     http2::{self, STREAMS_MAX, Stream},
+    transport::ConnectionSettings,
 };
 use crate::{
     config::{Server, Upstream, UpstreamProtocol},
@@ -31,9 +32,17 @@ pub struct Pools {
 
 #[derive(Default)]
 struct OfServer {
-    idle: Vec<Idle>,
+    idle: Vec<Alike>,
     /// `None` until HTTP/2 was tried.
     http2: Option<Box<Http2Pool>>,
+}
+
+/// Idle connections of HTTP/1.1 that were opened with the same settings. Several upstreams may have the
+/// same server with different ones.
+#[derive(Debug)]
+struct Alike {
+    settings: ConnectionSettings,
+    connections: Vec<Idle>,
 }
 
 /// An idle connection of HTTP/1.1.
@@ -73,20 +82,27 @@ impl Pools {
     ) -> Option<Box<http1::Connection>> {
         let mut servers = self.lock();
         let idle = &mut servers.get_mut(&server.id)?.idle;
-        while let Some(mut idle) = idle.pop() {
-            if idle.fits(server, upstream, now) {
+        let alike = idle.iter_mut().find(|alike| alike.settings.fit(server, upstream))?;
+        while let Some(mut idle) = alike.connections.pop() {
+            if idle.is_usable(now, upstream.options.idle_timeout) {
                 return Some(idle.connection);
             }
         }
         None
     }
 
-    /// Keeps a connection for the next request, unless there are `most` already.
+    /// Keeps a connection for the next request, unless there are `most` with its settings already.
     pub(super) fn put(&self, server: &Server, most: usize, idle: Idle) {
         let mut servers = self.lock();
-        let of_server = servers.entry(server.id).or_default();
-        if of_server.idle.len() < most {
-            of_server.idle.push(idle);
+        let all = &mut servers.entry(server.id).or_default().idle;
+        let settings = idle.connection.settings();
+        match all.iter_mut().find(|alike| alike.settings.is_same(settings)) {
+            Some(alike) if alike.connections.len() < most => alike.connections.push(idle),
+            None if most > 0 => {
+                let settings = settings.clone();
+                all.push(Alike { settings, connections: vec![idle] });
+            }
+            Some(_) | None => {}
         }
     }
 
@@ -120,11 +136,15 @@ impl Pools {
             let users = users.map(|(upstream, server)| (*upstream, &**server));
             let limit = users.clone().map(|(upstream, _)| upstream.options.idle_timeout).max();
             let limit = limit.unwrap_or_default();
-            of_server.idle.retain_mut(|idle| idle.is_usable(now, limit));
+            of_server.idle.retain_mut(|alike| {
+                alike.connections.retain_mut(|idle| idle.is_usable(now, limit));
+                users.clone().any(|(upstream, server)| alike.settings.fit(server, upstream))
+            });
             let http2 = of_server.http2.as_mut().and_then(|http2| http2.sweep(&users, now, limit));
-            let ends = of_server.idle.iter().map(|idle| idle.end(limit)).chain(http2);
+            let idle = of_server.idle.iter().flat_map(|alike| &alike.connections);
+            let ends = idle.map(|idle| idle.end(limit)).chain(http2);
             next = ends.fold(next, Instant::min);
-            !of_server.idle.is_empty() || users.clone().next().is_some()
+            users.clone().next().is_some()
         });
         next.max(now + SWEEP_PAUSE)
     }
@@ -136,7 +156,9 @@ impl Pools {
 
 impl fmt::Debug for Pools {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let idle: usize = self.lock().values().map(|of_server| of_server.idle.len()).sum();
+        let servers = self.lock();
+        let alike = servers.values().flat_map(|of_server| &of_server.idle);
+        let idle: usize = alike.map(|alike| alike.connections.len()).sum();
         f.debug_struct("Pools").field("idle", &idle).finish()
     }
 }

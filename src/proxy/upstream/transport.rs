@@ -37,15 +37,26 @@ impl ConnectionSettings {
 
     /// True if a connection would be opened in the same way with the current configuration.
     pub(crate) fn fit(&self, server: &Server, upstream: &Upstream) -> bool {
-        let is_secured_so = match (&self.tls, upstream.tls_of(server)) {
-            (None, None) => true,
-            (Some(own), Some(wanted)) => Arc::ptr_eq(own, wanted),
-            (None, Some(_)) | (Some(_), None) => false,
-        };
-        is_secured_so
+        is_secured_alike(self.tls.as_ref(), upstream.tls_of(server))
             && self.limits == upstream.options.limits
             && self.protocol == upstream.options.protocol
             && self.header == upstream.options.send_proxy_protocol
+    }
+
+    /// True if connections with `other` settings can serve the same requests.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        is_secured_alike(self.tls.as_ref(), other.tls.as_ref())
+            && self.limits == other.limits
+            && self.protocol == other.protocol
+            && self.header == other.header
+    }
+}
+
+fn is_secured_alike(one: Option<&Arc<UpstreamTls>>, other: Option<&Arc<UpstreamTls>>) -> bool {
+    match (one, other) {
+        (None, None) => true,
+        (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+        (None, Some(_)) | (Some(_), None) => false,
     }
 }
 

@@ -50,7 +50,9 @@ def variant(a):
     if 'rejected' in a.extra:
         spec = {'limit': {'rate': 1}}
     if 'auth' in a.extra:
-        spec = {'auth': True}
+        spec = {'auth': '/s/0'}
+    if 'auth-body' in a.extra:
+        spec = {'auth': '/auth'}
     if 'browser' in a.extra:
         load += ['-B', '-p', '/api/v1/orders/1234567890/items?page=2&sort=asc']
     if 'connections' in a.extra:

@@ -51,7 +51,7 @@ def certs():
 class Spec(dict):
     """What a scenario asks an adapter for.  Keys (all optional but port and upstream):
     port, upstream (port of the upstream), cores=1, tls, h2, routes (number of extra prefix routes /r/<i>/),
-    auth (asks the upstream, at /auth, about each request),
+    auth (asks the upstream, at this path, about each request),
     tag (value of the X-Cfg response header, to see which config is in force),
     limit = {'rate': r, 'burst': b, 'key': 'global'|'header'}  reject with 429 above r requests/s,
     pace  = {'rate': r, 'queue': n}  queue the excess and let it out at r/s,

@@ -1,7 +1,7 @@
 """Proxy CPU-seconds per 100,000 requests at a FIXED offered rate (Poisson arrivals, 64 connections). extra
 args: rates (default 5000 10000); `rejected`: a limit rejects nearly all requests; `browser`: requests have the
 path and the fields of a browser; `connections`: each request has a connection of its own; `auth`: a service (the
-upstream, at `/auth`) is asked about each request"""
+upstream) is asked about each request, and answers without a body; `auth-body`: with one"""
 
 from common import *
 

@@ -49,7 +49,7 @@ class Flowgate(Adapter):
         sp.setdefault('adm', port())
         tls = f', tls: {{ certificates: [{{ cert: {cert}, key: {key} }}] }}' if sp.tls else ''
         tag = f'\n    response_headers: {{ set: {{ X-Cfg: "{sp.tag}" }} }}' if sp.tag else ''
-        auth = f'\n    auth: {{ forward: {{ url: {self.server(sp)}/auth }} }}' if sp.auth else ''
+        auth = f'\n    auth: {{ forward: {{ url: {self.server(sp)}{sp.auth} }} }}' if sp.auth else ''
         plain = f'\n    flow:{self.flow}' if self.flow else ''
         extra = ''.join(
             f'\n  - name: r{i}\n    match: {{ path_prefix: /r/{i} }}\n    upstream: u{tag}{plain}'

@@ -34,7 +34,7 @@ class Nginx(Adapter):
         if sp.auth:
             ask = 'auth_request /auth;'
             auth = (
-                'location = /auth { internal; proxy_pass http://u; proxy_http_version 1.1;'
+                f'location = /auth {{ internal; proxy_pass http://u{sp.auth}; proxy_http_version 1.1;'
                 ' proxy_set_header Connection ""; proxy_pass_request_body off; proxy_set_header Content-Length "";'
                 ' proxy_set_header X-Original-URI $request_uri; }'
             )

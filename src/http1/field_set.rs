@@ -204,6 +204,14 @@ impl FieldSet {
     pub(super) fn may_have(self, name: &str) -> bool {
         self.names & name_bit(name.as_bytes()) != 0
     }
+
+    /// Returns whether a field may have a name that servers take for `name`: if not, there is none.
+    #[inline]
+    pub(super) fn may_have_alike(self, name: &str) -> bool {
+        // Such names are as long. They begin with the same letter or digit, and so share a bit, or each
+        // with some sign.
+        self.may_have(name) || !name.as_bytes().first().is_some_and(u8::is_ascii_alphanumeric)
+    }
 }
 
 /// Returns whether a value of `Connection` is one of the usual ones: nearly all are.
@@ -319,5 +327,23 @@ mod tests {
         }
         let host = set(&[("host", "a")]);
         assert!(!["te", "date", "content-type", ""].iter().any(|name| host.may_have(name)));
+    }
+
+    #[test]
+    fn a_name_that_is_there_in_another_spelling_is_never_missed() {
+        for (sent, name) in [
+            ("X_Real_IP", "x-real-ip"),
+            ("x.real.ip", "x-real-ip"),
+            ("x-real-ip", "x_real_ip"),
+            ("_internal", "-internal"),
+            ("!internal", "_internal"),
+            ("1_2", "1-2"),
+        ] {
+            assert!(set(&[(sent, "")]).may_have_alike(name), "{sent} {name}");
+        }
+        let host = set(&[("host", "a")]);
+        for name in ["x-real-ip", "x-forwarded-for", "x-forwarded-proto", "x-forwarded-host"] {
+            assert!(!host.may_have_alike(name), "{name}");
+        }
     }
 }

@@ -6,6 +6,7 @@
 //! one with the lines that were added. So neighbouring lines are written with one copy.
 
 use super::{
+    alike::are_alike,
     field_set::{FieldKind, FieldSet},
     fields::{Field, FieldSpan, Fields, Lines, append_to_map, to_u32},
 };
@@ -166,6 +167,38 @@ impl FieldList {
         added.retain(|span| span.field(lines).value_of(name).is_none());
     }
 
+    /// Removes all fields called `name`, and those that lenient servers may take for it, except those
+    /// with exactly a name in `kept`, which are in lower case.
+    #[inline]
+    pub fn remove_alike(&mut self, name: &HeaderName, kept: &[&str]) {
+        if self.set.may_have_alike(name.as_str()) {
+            self.remove_all_alike(name.as_str(), kept);
+        }
+    }
+
+    fn remove_all_alike(&mut self, name: &str, kept: &[&str]) {
+        let name = name.as_bytes();
+        let is_kept = |sent: &[u8]| kept.iter().any(|kept| kept.as_bytes() == sent);
+        self.remove_names(|sent| are_alike(sent, name) && (sent == name || !is_kept(sent)));
+    }
+
+    /// Removes the fields that lenient servers may take for one called as in `names`, which are in lower
+    /// case, but are not called so.
+    #[inline]
+    pub fn remove_other_spellings(&mut self, names: &[&str]) {
+        if names.iter().any(|name| self.set.may_have_alike(name)) {
+            self.remove_all_other_spellings(names);
+        }
+    }
+
+    fn remove_all_other_spellings(&mut self, names: &[&str]) {
+        let is_other = |sent: &[u8], name: &str| {
+            let name = name.as_bytes();
+            sent.len() == name.len() && sent != name && are_alike(sent, name)
+        };
+        self.remove_names(|sent| names.iter().any(|name| is_other(sent, name)));
+    }
+
     /// Removes the fields of the kinds that `is_removed` names.
     pub fn remove_kinds(&mut self, is_removed: impl Fn(FieldKind) -> bool) {
         self.came.retain(|span| !is_removed(span.kind));
@@ -268,3 +301,60 @@ const SPARE: usize = 8;
 
 /// The number of bytes that such a field usually has.
 const LINE: usize = 40;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http1::folded_name;
+    use proptest::prelude::*;
+
+    /// A list of fields with these names, of which the first `came` came with the message.
+    fn list(names: &[String], came: usize) -> FieldList {
+        let field = |(at, name): (usize, &String)| {
+            let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
+            (name, HeaderValue::from(at))
+        };
+        let mut fields = names.iter().enumerate().map(field);
+        let mut list: FieldList = fields.by_ref().take(came).collect();
+        list.extend(fields);
+        list
+    }
+
+    fn names(list: &FieldList) -> Vec<String> {
+        list.iter().map(|field| String::from_utf8(field.name.to_vec()).unwrap()).collect()
+    }
+
+    fn without(sent: &[String], is_removed: impl Fn(&str) -> bool) -> Vec<String> {
+        let lower = sent.iter().map(|name| name.to_ascii_lowercase());
+        lower.filter(|name| !is_removed(name)).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn every_spelling_of_a_name_is_removed_and_no_other_field(
+            sent in proptest::collection::vec("[a-b_.!-]{1,3}|[A-B]-b", 0..8),
+            came in 0_usize..8,
+            name in "[a-b_.!-]{1,3}",
+            kept in "[a-b_.!-]{1,3}",
+        ) {
+            let called = HeaderName::from_bytes(name.as_bytes()).unwrap();
+            let is_alike = |sent: &str| folded_name(sent) == folded_name(&name);
+
+            let mut all = list(&sent, came);
+            all.remove_alike(&called, &[]);
+            prop_assert_eq!(names(&all), without(&sent, is_alike));
+
+            let mut but_kept = list(&sent, came);
+            but_kept.remove_alike(&called, &[&kept]);
+            let expected =
+                without(&sent, |sent| is_alike(sent) && (sent == name || sent != kept));
+            prop_assert_eq!(names(&but_kept), expected);
+
+            let mut others = list(&sent, came);
+            others.remove_other_spellings(&[&name, &kept]);
+            let is_other = |sent: &str, of: &str| folded_name(sent) == folded_name(of) && sent != of;
+            let expected = without(&sent, |sent| is_other(sent, &name) || is_other(sent, &kept));
+            prop_assert_eq!(names(&others), expected);
+        }
+    }
+}

@@ -18,6 +18,7 @@
 //! Ambiguous messages are rejected where they are read, with a [`HeadError`] or [`BodyError`] as the
 //! reason. `docs/http1-codec.md` lists what is rejected beyond the grammar.
 
+mod alike;
 mod body;
 pub mod chunked;
 mod error;
@@ -28,6 +29,7 @@ mod head;
 mod list;
 mod write;
 
+pub use alike::{are_alike, folded_name, folds_to};
 pub use body::{BodyDecoder, BodyError};
 pub use chunked::{Decoded, Trailers};
 pub use error::HeadError;

@@ -11,7 +11,7 @@ use crate::{
     },
     geo::{Country, Place},
     http1::FieldList,
-    route::{ClientCertificate, folded_name, folds_to},
+    route::ClientCertificate,
 };
 use bytes::Bytes;
 use core::net::IpAddr;
@@ -321,7 +321,39 @@ pub(super) fn body(body: &Body, values: Option<&Values>, of: Option<OfRejection<
     }
 }
 
-/// Applies what a route says about the fields of a message on its way through.
+/// The fields of a request that the gateway writes itself, and whose names have more than one spelling.
+/// Only an edit of exactly such a name changes one.
+const OF_GATEWAY: [&str; 6] = [
+    "content-length",
+    "transfer-encoding",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-proto",
+    "x-request-id",
+];
+
+/// Applies what a route says about the fields of a request: of those that servers read alike, only the one
+/// that the route sets is left.
+pub(super) fn edit_request(headers: &mut FieldList, edits: &HeaderEdits, values: Option<&Values>) {
+    if !edits.remove.is_empty() || !edits.set.is_empty() {
+        apply_to_request(headers, edits, values);
+    }
+}
+
+#[inline(never)]
+fn apply_to_request(headers: &mut FieldList, edits: &HeaderEdits, values: Option<&Values>) {
+    // All are removed before any is written: two that are set may be alike.
+    for name in edits.remove.iter().chain(edits.set.iter().map(|(name, _)| name)) {
+        headers.remove_alike(name, &OF_GATEWAY);
+    }
+    for (name, text) in &edits.set {
+        if let Some(value) = header(text, values) {
+            headers.append(name, value);
+        }
+    }
+}
+
+/// Applies what a route says about the fields of a response on its way through.
 pub(super) fn edit(headers: &mut FieldList, edits: &HeaderEdits, values: Option<&Values>) {
     if !edits.remove.is_empty() || !edits.set.is_empty() {
         apply(headers, edits, values);
@@ -348,8 +380,7 @@ pub(super) fn replace(
     values: Option<&Values>,
 ) {
     for (name, text) in fields {
-        let folded = folded_name(name.as_str());
-        headers.remove_names(|sent| folds_to(sent, &folded));
+        headers.remove_alike(name, &[]);
         if let Some(value) = header(text, values) {
             headers.append(name, value);
         }

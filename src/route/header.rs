@@ -176,21 +176,6 @@ pub fn name(text: &str) -> Result<HeaderName, ParseError> {
     })
 }
 
-/// Returns a field's name as the most lenient servers see it: many read `_`, and some every other
-/// sign, as `-`, and none distinguishes case.
-pub fn folded_name(name: &str) -> String {
-    let fold = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
-    name.chars().map(fold).collect()
-}
-
-/// Returns whether lenient servers may take a field called `name` for the one whose [`folded_name`] is
-/// `folded`.
-pub fn folds_to(name: &[u8], folded: &str) -> bool {
-    let fold =
-        |byte: &u8| if byte.is_ascii_alphanumeric() { byte.to_ascii_lowercase() } else { b'-' };
-    name.len() == folded.len() && name.iter().map(fold).eq(folded.bytes())
-}
-
 /// Returns the trimmed values of the lines called `name`, in order.
 pub(super) fn values<'a>(headers: Fields<'a>, name: &str) -> impl Iterator<Item = &'a [u8]> {
     headers.get_all(name).map(trimmed)

@@ -32,6 +32,7 @@ mod regexes;
 mod spelling;
 mod tree;
 
+pub use crate::http1::{folded_name, folds_to};
 use crate::{geo::Located, http1::Fields};
 pub use client::{
     ClaimValue, ClientCertificate, FoundClient, Identity, IdentityPattern, NO_ADDRESS, Nat64,
@@ -39,7 +40,7 @@ pub use client::{
 };
 pub use duplicates::{NoKey, OnDuplicate};
 pub use fingerprint::{Seed, low_bits};
-pub use header::{FieldPattern, folded_name, folds_to};
+pub use header::FieldPattern;
 pub use host::{BadHost, HostPattern, canonical_host};
 pub use key::{KeyPart, KeySpec, cookie};
 pub(crate) use key_text::meant_key;

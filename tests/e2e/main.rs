@@ -12,6 +12,7 @@ mod acme;
 mod addresses;
 mod admin_certificates;
 mod admin_listener;
+mod alike_fields;
 mod balance;
 mod bans;
 mod beside_nginx;

@@ -21,7 +21,7 @@ const NAMES: &str = "x-api-key x_api_key x-tenant x-tier x-admin x-fast x-other-
                      cookie expect range if-match if-none-match via x-real-ip x-forwarded-port \
                      x!forwarded!for forwarded content-type content-length te trailer host \
                      transfer-encoding connection keep-alive x-http-method-override x-original-url \
-                     x-set x_set x-removed";
+                     x-set x_set x-removed x_removed x.removed x_request_id";
 
 const ROUTES: &str = "  - name: gold
     match: { path_prefix: /, header: { x-tenant: gold } }

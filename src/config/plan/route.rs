@@ -368,7 +368,8 @@ impl fmt::Display for RetryPolicy {
     }
 }
 
-/// Changes to the headers of a message: `remove` first, then `set`.
+/// Changes to the headers of a message: `remove` first, then `set`. In requests, they also remove the fields
+/// that servers take for those named here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeaderEdits {
     /// Fields to write, in place of any that are there.

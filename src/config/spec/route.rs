@@ -141,9 +141,10 @@ keys! {
     #[instead = HEADER_EDITS_INSTEAD]
     #[meant = HEADER_EDITS_MEANT]
     struct HeaderEditsSpec: "header edits" {
-        /// Fields to write. They replace existing ones. Values may have placeholders.
+        /// Fields to write. They replace existing ones, in requests also those with other signs in
+        /// their name, such as `X_Real_IP`. Values may have placeholders.
         set: Entries<EditableName, FieldValue>, else "–";
-        /// Fields to remove.
+        /// Fields to remove, in requests also those with other signs in their name.
         remove: Several<EditableName>, else "–";
     }
 

@@ -3,8 +3,7 @@
 use super::{grpc::is_grpc, request_id::X_REQUEST_ID};
 use crate::{
     config::{HeaderEdits, Route, Snapshot},
-    http1::{FieldKind, FieldList, FieldSet},
-    route::folded_name,
+    http1::{FieldKind, FieldList, FieldSet, folded_name},
     traces::{TRACEPARENT, TRACESTATE},
 };
 use http::{
@@ -19,6 +18,10 @@ use std::sync::Arc;
 pub(crate) const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 pub(crate) const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 pub(crate) const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+
+/// The fields that say where a request comes from, in lower case.
+pub(crate) const FORWARDED_FIELDS: [&str; 3] =
+    ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host"];
 
 /// Fields that `Connection` may not name: a client could take them away from the
 /// upstream, which relies on them (RFC 9110, 7.6.1: "intended for all recipients").
@@ -149,6 +152,7 @@ const HANDLING: &[&str] = &[
     "x-client-ip",
     "x-cluster-client-ip",
     "x-real-ip",
+    "x-request-id",
 ];
 
 /// The beginnings of the names of others.

@@ -59,6 +59,12 @@ impl RequestId {
         }
     }
 
+    /// Writes it into the header of a request, in place of all that servers read alike.
+    pub(crate) fn write_to_upstream(&self, headers: &mut FieldList) {
+        headers.remove_alike(&X_REQUEST_ID, &[]);
+        self.write(headers);
+    }
+
     /// Writes it into a header.
     pub(crate) fn write(&self, headers: &mut FieldList) {
         headers.insert_changing(&X_REQUEST_ID, &[self.as_bytes()]);

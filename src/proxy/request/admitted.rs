@@ -150,7 +150,7 @@ impl Admitted {
     fn write_id_and_trace(&mut self) {
         let RequestHead { trace, headers, .. } = self.request.head_mut();
         if let Some(id) = &self.completion.arrival.request_id {
-            id.write(headers);
+            id.write_to_upstream(headers);
         }
         if let Some(trace) = trace {
             trace.prepare(headers);

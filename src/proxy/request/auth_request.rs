@@ -19,8 +19,7 @@ use crate::proxy::{
 use crate::{
     config::{ForwardAuth, Server, Upstream},
     flow::Instant,
-    http1::{FieldKind, FieldList},
-    route::folds_to,
+    http1::{FieldKind, FieldList, folds_to},
 };
 use core::{future::poll_fn, sync::atomic::Ordering::Relaxed};
 use http::{
@@ -40,9 +39,6 @@ const LEFT_OUT_PREFIXES: [&str; 4] = ["content-", "if-", "x-original-", "x-rewri
 /// Others, by their name.
 const LEFT_OUT: [&str; 6] =
     ["expect", "range", "trailer", "transfer-encoding", "x-forwarded-method", "x-forwarded-uri"];
-
-/// The fields about the way of a request that trusted proxies write.
-const OF_PROXIES: [&str; 3] = ["x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"];
 
 /// The most attempts at one request: a connection that its server has closed is no attempt.
 const ATTEMPTS_MAX: u32 = 3;
@@ -69,7 +65,7 @@ impl AskedFor<'_> {
         name_client(&mut headers);
         let fields = headers.set();
         strip_hop_by_hop(&mut headers, fields);
-        headers.remove_names(|name| is_left_out(name) || self.is_forged(name));
+        headers.remove_names(is_left_out);
 
         if fields.repeats(FieldKind::Cookie) && self.head.version == Version::HTTP_2 {
             join_cookies(&mut headers);
@@ -103,14 +99,6 @@ impl AskedFor<'_> {
             trace,
         };
         Request::from_parts(Box::new(head), RequestBody::Empty)
-    }
-
-    /// Returns whether a field is about the way of the request, and no trusted proxy has written it. A
-    /// proxy writes the usual names; servers may read others alike.
-    fn is_forged(&self, name: &[u8]) -> bool {
-        let is_usual = || OF_PROXIES.iter().any(|usual| usual.as_bytes() == name);
-        let is_alike = OF_PROXIES.iter().any(|folded| folds_to(name, folded));
-        is_alike && !(self.is_proxied && is_usual())
     }
 
     fn write_target(&self, headers: &mut FieldList) {

@@ -7,8 +7,8 @@ use crate::proxy::{
     message::{
         Request, RequestHead,
         hop_by_hop::{
-            X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO, accepts_trailers,
-            strip_hop_by_hop,
+            FORWARDED_FIELDS, X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO,
+            accepts_trailers, strip_hop_by_hop,
         },
     },
     peer::{Authority, Peer},
@@ -18,7 +18,7 @@ use crate::proxy::{
 use crate::{
     config::Server,
     http1::{FieldKind, FieldList, FieldSet},
-    route::{NO_ADDRESS, folded_name, folds_to},
+    route::NO_ADDRESS,
     traces::TRACEPARENT,
 };
 use core::net::IpAddr;
@@ -179,9 +179,11 @@ fn single_content_length(headers: &mut FieldList) {
     }
 }
 
-/// Names to the upstream the client of the request, beside what a trusted peer says about that.
+/// Names to the upstream the client of the request, beside what a trusted peer says about that. Such a
+/// peer writes the usual names: other spellings are its client's.
 #[inline(never)]
 pub(super) fn append_forwarded(headers: &mut FieldList, peer: &Peer, authority: &Authority) {
+    headers.remove_other_spellings(&FORWARDED_FIELDS);
     if peer.address != NO_ADDRESS {
         headers.append(X_FORWARDED_FOR, &peer.address_value);
     }
@@ -204,13 +206,12 @@ pub(super) fn name_client(
     peer: &Peer,
     client: IpAddr,
 ) {
-    let folded = folded_name(header.as_str());
     if !is_proxied {
-        headers.remove_names(|name| folds_to(name, &folded));
+        headers.remove_alike(header, &[]);
         return;
     }
 
-    headers.remove_names(|name| folds_to(name, &folded) && name != header.as_str().as_bytes());
+    headers.remove_other_spellings(&[header.as_str()]);
     headers.remove(&X_FORWARDED_FOR);
     if client != peer.address
         && let Ok(address) = HeaderValue::try_from(client.to_string())
@@ -219,10 +220,11 @@ pub(super) fn name_client(
     }
 }
 
-/// Names to the upstream the client of the request, in place of what that says about it.
+/// Names to the upstream the client of the request, in place of what that says about it, in every
+/// spelling that servers read alike.
 pub(super) fn replace_forwarded(headers: &mut FieldList, authority: &Authority) {
     for name in [&X_FORWARDED_FOR, &X_FORWARDED_PROTO, &X_FORWARDED_HOST] {
-        headers.remove(name);
+        headers.remove_alike(name, &[]);
     }
     headers.append_all(&authority.forwarded);
 }
@@ -288,7 +290,7 @@ impl UpstreamRequest<'_> {
         {
             headers.insert(&TRACEPARENT, trace.header());
         }
-        placeholders::edit(headers, edits, self.values);
+        placeholders::edit_request(headers, edits, self.values);
         is_repeatable
     }
 

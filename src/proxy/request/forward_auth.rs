@@ -121,7 +121,7 @@ impl Undetermined {
             self.found.name_client(peer, headers);
         });
         if let Some(id) = &self.completion.arrival.request_id {
-            id.write(request.headers_mut());
+            id.write_to_upstream(request.headers_mut());
         }
         if !self.forward.set.is_empty() {
             let target = asked.target.to_str().unwrap_or_default();

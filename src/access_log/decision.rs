@@ -47,7 +47,7 @@ pub struct DecisionRecord {
     pub quota: Option<Quota>,
     /// The first rule that would have rejected the request, were it not in dry run.
     pub dry_run: Option<SlotId>,
-    /// The delay of the request.
+    /// The delay of the request, or how long it waited in vain.
     pub wait: Duration,
     /// Time until a retry can succeed.
     pub retry_after: Option<Duration>,
@@ -85,15 +85,13 @@ impl DecisionRecord {
             growth: None,
         };
 
+        let decisive = quotas.iter().find(|quota| quota.slot == rejection.slot);
+        let decisive = decisive.copied().unwrap_or(blank);
         Self {
             decision: DecisionKind::Rejected(kind),
-            quota: quotas
-                .iter()
-                .find(|quota| quota.slot == rejection.slot)
-                .copied()
-                .or(Some(blank)),
+            quota: Some(decisive),
             dry_run: dry_run(&rejection.report),
-            wait: Duration::ZERO,
+            wait: decisive.wait,
             retry_after: rejection.reason.retry_after(),
         }
     }

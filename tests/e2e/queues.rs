@@ -138,6 +138,8 @@ fn a_request_that_waits_for_too_long_is_a_503_with_the_reason_queue() {
         (&line["flow"]["decision"], &line["flow"]["reason"]),
         (&Value::from("rejected"), &Value::from("queue"))
     );
+    let waited = line["flow"]["wait_ms"].as_f64();
+    assert!(waited.is_some_and(|waited| waited >= 150.0), "{line}");
     assert_eq!(service.paths(), ["/running"]);
     let decisions = metrics(&gateway, "flowgate_flow_decisions_total");
     let late = decisions.iter().find(|(key, _)| key.contains("reason=\"queue\""));
@@ -184,6 +186,32 @@ fn a_client_that_leaves_frees_its_turn_at_once() {
     assert_eq!(service.paths(), ["/running", "/staying", "/next"]);
     let left = line(&gateway, "/leaving");
     assert_eq!((&left["status"], &left["flow"]["left"]), (&Value::from(499), &Value::from(true)));
+}
+
+/// `replay` sets the limit of each arrival.
+#[test]
+fn the_log_has_the_found_limit_at_the_arrival_of_a_request_that_waits() {
+    let service = Service::start();
+    let bounded = |places: u8| {
+        one_place(&service, "{ max_wait: 20s }").replace(
+            "concurrency: 1",
+            &format!("concurrency: {{ auto: {{ min: {places}, max: {places} }} }}"),
+        )
+    };
+    let gateway = Gateway::start(&bounded(1));
+    let mut clients = vec![send(&gateway, "/running")];
+    service.has_seen(1);
+    clients.push(send(&gateway, "/waits"));
+    has_waiting(&gateway, 1.0);
+    gateway.edit(&bounded(3));
+    service.has_seen(2);
+
+    for mut client in clients {
+        service.respond();
+        assert_eq!(client.read("GET").status, 200);
+    }
+    let waited = &line(&gateway, "/waits")["flow"];
+    assert_eq!((&waited["decision"], &waited["limits"]["places"]), (&"delayed".into(), &1.into()));
 }
 
 #[test]

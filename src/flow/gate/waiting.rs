@@ -227,9 +227,10 @@ impl Permit {
         let kind = reason.kind();
         let mut report = Report::default();
         if let Some(mut waiting) = self.charged.waiting.take() {
+            let waited = now.since(waiting.arrival);
             if let Some(quota) = waiting.quota_mut(claim.slot) {
                 quota.verdict = Verdict::Rejected(kind);
-                quota.wait = Duration::ZERO;
+                quota.wait = waited;
             }
             self.give_back(&waiting, now);
             report = waiting.report;

@@ -143,11 +143,23 @@ impl LogEntry {
         self.note_limits(report, route);
     }
 
-    /// Notes the limits that find themselves.
+    /// Notes the limits that find themselves. Of a request that waits they are those of its arrival, and
+    /// their changes those until its start.
     #[inline]
-    fn note_limits(&mut self, report: &Report, route: &Route) {
-        if !route.auto.is_empty() {
-            self.decision.limits = auto_limits(report, route);
+    pub(super) fn note_limits(&mut self, report: &Report, route: &Route) {
+        if route.auto.is_empty() {
+            return;
+        }
+        let limits = auto_limits(report, route);
+        if self.decision.limits.is_empty() {
+            self.decision.limits = limits;
+            return;
+        }
+        for later in limits {
+            let mut noted = self.decision.limits.iter_mut();
+            if let Some(noted) = noted.find(|noted| noted.rule == later.rule) {
+                noted.change = later.change.or(noted.change);
+            }
         }
     }
 

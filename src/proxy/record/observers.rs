@@ -176,6 +176,13 @@ impl Observers {
         }
     }
 
+    /// Notes that a request waits for its places.
+    pub(crate) fn note_queued(&mut self, report: &Report, route: &Route) {
+        if let Some(entry) = &mut self.entry {
+            entry.note_limits(report, route);
+        }
+    }
+
     /// Notes the wait of a request that has left before its start.
     pub(super) fn note_wait(&mut self, report: &Report, route: &Route) {
         if let Some(entry) = &mut self.entry {

@@ -100,6 +100,7 @@ impl Routed {
             self.completion.observers.note_sharers(&self.route, &sharers);
             permit.share(sharers.into_vec());
         }
+        self.completion.observers.note_queued(report, &self.route);
         self.completion.log(report.transition);
         Decided::Queued(Box::new(Queued::new(self, permit)))
     }

@@ -94,8 +94,7 @@ impl Values {
 
     /// Returns where a redirect leads; `None` if that needs a host and the request has none.
     pub(super) fn location(&self, redirect: &Redirect) -> Option<HeaderValue> {
-        let needs_host = redirect.to.0.contains(&Piece::Value(Placeholder::Host));
-        if needs_host && self.host.is_empty() {
+        if self.lacks_host(&redirect.to) {
             return None;
         }
         let mut url = self.url(redirect);
@@ -111,6 +110,13 @@ impl Values {
             self.write(Placeholder::Query, None, Escape::Url, &mut url);
         }
         HeaderValue::try_from(url).ok()
+    }
+
+    /// True if a template needs a host and the request has none.
+    fn lacks_host(&self, template: &Template) -> bool {
+        let names_host =
+            |piece: &Piece| matches!(piece, Piece::Value(Placeholder::Host | Placeholder::Url));
+        self.host.is_empty() && template.0.iter().any(names_host)
     }
 
     /// Writes where a redirect leads, with the groups of the path that it names.
@@ -373,18 +379,22 @@ fn apply(headers: &mut FieldList, edits: &HeaderEdits, values: Option<&Values>) 
     }
 }
 
-/// Writes fields in place of all that servers read alike.
+/// Writes fields in place of all that servers read alike. Returns false if one of them cannot be written:
+/// it needs a host and the request has none, or no field can have its value.
 pub(super) fn replace(
     headers: &mut FieldList,
     fields: &[(HeaderName, HeaderText)],
     values: Option<&Values>,
-) {
-    for (name, text) in fields {
+) -> bool {
+    fields.iter().all(|(name, text)| {
         headers.remove_alike(name, &[]);
-        if let Some(value) = header(text, values) {
-            headers.append(name, value);
-        }
-    }
+        let lacks_host = match text {
+            Text::Plain(_) => false,
+            Text::Template(template) => values.is_some_and(|values| values.lacks_host(template)),
+        };
+        let value = header(text, values).filter(|_| !lacks_host);
+        value.map(|value| headers.append(name, value)).is_some()
+    })
 }
 
 /// Fields that describe the upstream's content. An error of the gateway's own must not be taken

@@ -309,6 +309,36 @@ fn the_service_gets_the_fields_that_the_file_sets_whatever_the_client_sends() {
 }
 
 #[test]
+fn a_service_never_decides_about_another_target_than_the_server_gets() {
+    let upstream = listing();
+    let (service, asked) = oauth2_proxy();
+    let cookie = ("Cookie", "_oauth2_proxy=ann");
+    for (template, host, expected) in [
+        ("{scheme}://{host}{path}{query}", "http://gateway.test", "/admin/é?x=é"),
+        ("{uri}", "", "/admin/é?x=é"),
+        ("{url}", "http://gateway.test", "/admin/é?x=é"),
+    ] {
+        let forward = format!("{COPY}, set: {{ x-original-url: '{template}' }}");
+        let gateway =
+            Gateway::start(&yaml(upstream.address, &route(service.address, &forward, "")));
+        let passed = Client::new(gateway.web()).request("GET", "/admin/é?x=é", &[cookie]);
+        assert_eq!(passed.status, 200, "{}", passed.text());
+        let seen = last(&asked).header("x-original-url").map(str::to_owned);
+        let seen = seen.map(|seen| seen.replacen(&gateway.web().to_string(), "gateway.test", 1));
+        assert_eq!(seen, Some(format!("{host}{expected}")), "{template}");
+
+        // The service would take the first part of the path for the host.
+        let before = asked.lock().expect("not poisoned").len();
+        let mut old = Client::new(gateway.web());
+        old.send("GET /admin/users HTTP/1.0\r\nCookie: _oauth2_proxy=ann\r\n\r\n");
+        let status = if host.is_empty() { 200 } else { 502 };
+        assert_eq!(old.read("GET").status, status, "{template}");
+        let count = asked.lock().expect("not poisoned").len() - before;
+        assert_eq!(count, usize::from(host.is_empty()), "{template}: the service is not asked");
+    }
+}
+
+#[test]
 fn a_trusted_proxy_says_whose_request_it_is_but_never_which() {
     let upstream = listing();
     let (service, asked) = oauth2_proxy();

@@ -64,7 +64,7 @@ impl Undetermined {
             self = Self { forward, service, found, snapshot, request, completion };
         }
 
-        // Of a target that no field can have, the service cannot know what it decides about.
+        // Of what no field can have, the service cannot know what it decides about.
         let Some(request) = self.auth_request(&peer) else {
             return Decided::Responded(self.fail(Failure::Broken));
         };
@@ -108,7 +108,7 @@ impl Undetermined {
         }
     }
 
-    /// Returns the request to the service; `None` if no field can have the target.
+    /// Returns the request to the service; `None` if no field can have the target, or what the file sets.
     fn auth_request(&self, peer: &Peer) -> Option<Request<RequestBody>> {
         let Found { route, authority, is_proxied, .. } = &self.found;
         let asked = AskedFor {
@@ -124,9 +124,12 @@ impl Undetermined {
             id.write_to_upstream(request.headers_mut());
         }
         if !self.forward.set.is_empty() {
-            let target = asked.target.to_str().unwrap_or_default();
+            let target = str::from_utf8(asked.target.as_bytes()).ok()?;
             let values = self.completion.values.as_ref().map(|values| values.with_target(target));
-            placeholders::replace(request.headers_mut(), &self.forward.set, values.as_ref());
+            let fields = &self.forward.set;
+            if !placeholders::replace(request.headers_mut(), fields, values.as_ref()) {
+                return None;
+            }
         }
         Some(request)
     }

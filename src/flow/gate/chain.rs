@@ -199,7 +199,7 @@ impl Chain {
                 .iter_mut()
                 .find(|entry| entry.as_ref().is_some_and(|entry| entry.rule.is_version_of(&rule)));
             let (entry, change) = match same.and_then(Option::take) {
-                None => (self.entry(rule, None, Counts::default()), Change::Added),
+                None => (self.entry(rule, Vec::new(), Counts::default()), Change::Added),
                 Some(entry) => self.replace(entry, rule, now, &mut unused),
             };
             match entry.rule {
@@ -311,13 +311,13 @@ impl Chain {
             return (converted, Change::Converted);
         }
 
-        let previous = Some(entry.id);
+        let predecessors = entry.take_predecessors();
         let counts = entry.counts();
         let learned = entry.learned.take();
         let queue = entry.queue.take();
         let bans = entry.bans.take().filter(|_| entry.rule.counts_by() == rule.counts_by());
         unused.push(entry);
-        let mut fresh = self.entry(rule, previous, counts);
+        let mut fresh = self.entry(rule, predecessors, counts);
         fresh.learned = learned.or(fresh.learned);
         fresh.keep_bans(bans);
         if let Some(queue) = queue {
@@ -342,7 +342,7 @@ impl Chain {
         }
     }
 
-    fn entry(&mut self, rule: SlotRule, previous: Option<SlotId>, counts: Counts) -> ChainSlot {
+    fn entry(&mut self, rule: SlotRule, predecessors: Vec<SlotId>, counts: Counts) -> ChainSlot {
         let id = SlotId { gate: self.gate, number: self.next };
         self.next += 1;
         let slot = rule.build(self.wall);
@@ -354,7 +354,7 @@ impl Chain {
         let is_auto = rule.is_auto();
         ChainSlot {
             id,
-            previous,
+            predecessors,
             rule,
             slot,
             counts,

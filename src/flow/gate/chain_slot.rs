@@ -13,12 +13,17 @@ use crate::flow::{
     time::{Instant, WallOffset},
     top::RejectionCounts,
 };
+use core::mem::take;
+
+/// The most slots that a slot stands for while no request waits there.
+const MOST_PREDECESSORS: usize = 16;
 
 #[derive(Debug)]
 pub(super) struct ChainSlot {
     pub(super) id: SlotId,
-    /// The slot that this one was reset from. Requests that began before the edit still claim it.
-    pub(super) previous: Option<SlotId>,
+    /// The slots that this one was reset from, the latest first. Requests that began before an edit still
+    /// claim them.
+    pub(super) predecessors: Vec<SlotId>,
     pub(super) rule: SlotRule,
     pub(super) slot: Box<dyn Slot>,
     /// Without those that [`Slot::keys`] has.
@@ -38,11 +43,27 @@ pub(super) struct ChainSlot {
 }
 
 impl ChainSlot {
-    /// Returns the claim on this slot, or on the one that it was reset from; that key may be built
+    /// Returns the claim on this slot, or on one that it was reset from; that key may be built
     /// differently, but still distinguishes clients.
     pub(super) fn claim_in<'a>(&self, claims: &'a [Claim]) -> Option<&'a Claim> {
         let on = |slot| claims.iter().find(|claim| claim.slot == slot);
-        on(self.id).or_else(|| on(self.previous?))
+        on(self.id).or_else(|| self.predecessors.iter().find_map(|slot| on(*slot)))
+    }
+
+    /// True if claims on `slot` are claims on this one.
+    pub(super) fn stands_for(&self, slot: SlotId) -> bool {
+        self.id == slot || self.predecessors.contains(&slot)
+    }
+
+    /// Returns the predecessors of the slot that this one is reset to: all of which requests may wait
+    /// here, and otherwise the latest.
+    pub(super) fn take_predecessors(&mut self) -> Vec<SlotId> {
+        let mut predecessors = take(&mut self.predecessors);
+        predecessors.insert(0, self.id);
+        if self.queue.as_ref().is_none_or(|queue| queue.is_unused()) {
+            predecessors.truncate(MOST_PREDECESSORS);
+        }
+        predecessors
     }
 
     /// Prepares a check of `claim`: see [`Slot::prepare`].

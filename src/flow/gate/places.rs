@@ -32,7 +32,6 @@ pub(super) enum Attempt {
 /// A place that a request has taken.
 #[derive(Debug)]
 pub(super) struct TakenPlace {
-    pub(super) slot: SlotId,
     pub(super) start: Start,
     /// A change of the rule's limit that this request reports.
     pub(super) change: Option<RuleChange>,
@@ -69,8 +68,9 @@ impl Chain {
         now: Instant,
     ) -> Attempt {
         let Self { slots, journal, woken, .. } = self;
-        let current = |entry: &&mut ChainSlot| entry.id == slot || entry.previous == Some(slot);
-        let Some(entry) = slots.iter_mut().find(current) else { return Attempt::Taken(None) };
+        let Some(entry) = slots.iter_mut().find(|entry| entry.stands_for(slot)) else {
+            return Attempt::Taken(None);
+        };
 
         let claim = arrival.claim;
         let known = entry.prepare(now, claim);
@@ -90,9 +90,8 @@ impl Chain {
             | (QueueDecision::Wait, lookup @ Lookup::New { .. }) => {
                 let charge = entry.charge_place(claim, lookup, now, journal.as_ref());
                 entry.counts.passed += 1;
-                let start = Start { at: now, charge };
-                let latest = entry.take_change();
-                Attempt::Taken(Some(TakenPlace { slot: entry.id, start, change: latest }))
+                let start = Start { at: now, slot: entry.id, charge };
+                Attempt::Taken(Some(TakenPlace { start, change: entry.take_change() }))
             }
         }
     }
@@ -116,7 +115,7 @@ impl Chain {
                 entry.counts.delayed += 1;
                 entry.drop_closed_queue();
                 let change = entry.take_change();
-                Attempt::Taken(Some(TakenPlace { slot, start, change }))
+                Attempt::Taken(Some(TakenPlace { start, change }))
             }
             Some(Progress::Rejected(reason)) => {
                 self.after_leaving(slot, line, now);
@@ -141,7 +140,7 @@ impl Chain {
         entry.counts.delayed += 1;
         let slot = entry.id;
         self.after_leaving(slot, line, now);
-        start.map(|start| TakenPlace { slot, start, change: None })
+        start.map(|start| TakenPlace { start, change: None })
     }
 
     /// Gives turns after a request has left a line: the next one may need fewer places, and fit.
@@ -280,7 +279,7 @@ impl ChainSlot {
         match decision {
             Decision::Pass | Decision::Delay(_) => {
                 let charge = self.charge_place(&claim, lookup, now, turning.journal);
-                queue.start(ticket, Start { at: now, charge }, turning.woken);
+                queue.start(ticket, Start { at: now, slot: self.id, charge }, turning.woken);
                 true
             }
             // An edit has made the limit less than the request costs.

@@ -344,9 +344,9 @@ impl Chain {
         }
     }
 
-    /// Returns the slot, or the one that it was reset to.
+    /// Returns the slot, or the one that it was reset to, by one edit or several.
     pub(super) fn current(&mut self, slot: SlotId) -> Option<&mut ChainSlot> {
-        self.slots.iter_mut().find(|entry| entry.id == slot || entry.previous == Some(slot))
+        self.slots.iter_mut().find(|entry| entry.stands_for(slot))
     }
 
     /// Counts a decision of the store.

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::flow::{
     decision::{Claim, Outcome, Quota, Reason, Rejection, Report, SlotId, Verdict},
-    queue::{Arrival, Sharer},
+    queue::{Arrival, Sharer, Start},
     slot::Charge,
     time::Instant,
 };
@@ -215,8 +215,8 @@ impl Permit {
     fn take(&mut self, taken: Option<&TakenPlace>) {
         let Some(waiting) = &mut self.charged.waiting else { return };
         let Some(Claim { cost, .. }) = waiting.note_taken(taken) else { return };
-        if let Some(&TakenPlace { slot, start, .. }) = taken
-            && let Some(hold) = start.charge.hold
+        if let Some(&TakenPlace { start: Start { slot, charge, .. }, .. }) = taken
+            && let Some(hold) = charge.hold
         {
             self.charged.held.push(HeldSlot { slot, hold, cost });
         }
@@ -265,9 +265,10 @@ impl Permit {
         let gate = Arc::clone(gate);
         gate.with_turns(|chain| {
             let now = chain.clamp(now);
-            if let Some(TakenPlace { slot, start, .. }) = chain.leave_place(slot, ticket, now)
+            if let Some(TakenPlace { start, .. }) = chain.leave_place(slot, ticket, now)
                 && let Some(hold) = start.charge.hold
             {
+                let slot = start.slot;
                 self.charged.held.push(HeldSlot { slot, hold, cost: claim.cost });
             }
             now

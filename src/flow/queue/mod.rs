@@ -18,7 +18,7 @@ mod loads;
 mod turns;
 
 use super::{
-    decision::{Claim, Decision, Reason},
+    decision::{Claim, Decision, Reason, SlotId},
     keyed::{KeySlot, Lookup},
     limiter::concurrency::QueueConfig,
     slot::{Charge, SlotAnswer},
@@ -90,6 +90,8 @@ pub(super) enum Progress {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Start {
     pub(super) at: Instant,
+    /// The slot that has the charge. An edit may have reset it since then.
+    pub(super) slot: SlotId,
     pub(super) charge: Charge,
 }
 

@@ -419,6 +419,77 @@ fn an_edit_that_resets_the_rule_has_those_that_wait_queue_for_the_new_places() {
     assert_eq!(second.look(7), Seen::Starts(5));
 }
 
+/// An edit and its revert, or any number of edits, within one wait.
+#[test]
+fn no_place_is_lost_by_several_edits_that_reset_the_rule() {
+    let keyed = Some(crate::flow::Keyed { by: "client_ip".into(), max_keys: 9 });
+    let plain = rules([places("it", 2, 1_000_000, 99)]);
+    let by_client = rules([Rule { keyed, ..places("it", 2, 1_000_000, 99) }]);
+    let world = World::new(&plain);
+    let mut open = vec![world.start(0), world.start(0)];
+    let mut waiting: Vec<Request> = (1..=8).map(|now| world.wait(now)).collect();
+
+    let mut now = 10;
+    for edit in 0..40 {
+        now += 1;
+        let edited = if edit % 2 == 0 { &by_client } else { &plain };
+        assert_eq!(world.edit(edited, now), [Change::Reset]);
+        if edit % 4 == 3 {
+            // One leaves, perhaps with a place of which it has not heard.
+            drop(waiting.pop());
+        }
+        if edit % 8 == 1 {
+            open.remove(0).end(now);
+        }
+        if edit % 3 == 0 {
+            let (started, still): (Vec<_>, Vec<_>) = waiting
+                .into_iter()
+                .map(|mut request| (request.look(now), request))
+                .partition(|(seen, _)| matches!(seen, Seen::Starts(_)));
+            open.extend(started.into_iter().map(|(_, request)| request));
+            waiting = still.into_iter().map(|(_, request)| request).collect();
+        }
+    }
+    drop(waiting);
+    for request in open {
+        request.end(now);
+    }
+
+    assert_eq!(world.used(0), 0);
+    let world = World { slots: vec![world.gate().observe(at(now)).rules[0].slot], ..world };
+    let _both = [world.start(now), world.start(now)];
+    assert!(world.enter(now).expect("it may wait").permit.is_waiting());
+}
+
+#[test]
+fn a_place_that_was_given_before_an_edit_is_given_back_where_it_was_taken() {
+    let keyed = |by: &str| Some(crate::flow::Keyed { by: by.into(), max_keys: 9 });
+    let by = |by: &str| rules([Rule { keyed: keyed(by), ..places("it", 1, 100, 9) }]);
+    let world = World::new(&by("client_ip"));
+    let keys = [1_u128 << 64, 2 << 64, 3 << 64].map(Key::Of);
+    let running = keys.map(|key| world.enter_as(0, key, 1).expect("room"));
+    let mut waiting = keys.map(|key| world.enter_as(1, key, 1).expect("it may wait"));
+    for request in running {
+        request.end(2);
+    }
+    // All have their places, and none has heard of it.
+    assert_eq!(world.edit(&by("header:x-k"), 3), [Change::Reset]);
+    let slot = world.gate().observe(at(3)).rules[0].slot;
+    let fresh = World { slots: vec![slot], ..world };
+    let other = fresh.enter_as(4, keys[0], 1).expect("room in the new table");
+    assert!(!other.permit.is_waiting());
+
+    for request in &mut waiting {
+        assert!(matches!(request.look(5), Seen::Starts(_)));
+    }
+    for request in waiting {
+        request.end(6);
+    }
+    assert!(fresh.enter_as(7, keys[0], 1).expect("it may wait").permit.is_waiting());
+    other.end(8);
+    assert_eq!(fresh.used(0), 0);
+}
+
 #[test]
 fn requests_start_at_once_when_their_rule_is_gone() {
     let world = World::new(&rules([places("it", 1, 100, 9)]));

@@ -2,6 +2,7 @@
 
 use super::{
     client::Client,
+    schedule::{self, Validity},
     storage::{ChallengeKind, PlacedChallenge, Storage},
     x509::{self, WrongCertificate},
 };
@@ -63,6 +64,9 @@ pub(super) enum OrderError {
     /// Another certificate than the one ordered.
     #[error("the authority has issued another certificate: {0}")]
     Wrong(#[from] WrongCertificate),
+    /// One that is not valid now, while one in use is.
+    #[error("the authority has issued a certificate that is not valid now: it is valid from {} until {}", schedule::shown(_0.not_before), schedule::shown(_0.not_after))]
+    NotValid(Validity),
     /// A key or a request cannot be made.
     #[error("cannot make the request: {0}")]
     Request(#[from] rcgen::Error),
@@ -79,9 +83,16 @@ pub(super) struct OrderContext<'c> {
     pub(super) clock: &'c Clock,
 }
 
+/// A certificate that was just issued for an order.
+pub(super) struct NewCertificate {
+    /// Its key and its chain.
+    pub(super) pem: String,
+    pub(super) validity: Validity,
+}
+
 impl OrderContext<'_> {
-    /// Orders a certificate. Returns its key and its chain as PEM. `attempt` counts from 1: the kind of the
-    /// challenge alternates. `replaces` is the identifier of the certificate before.
+    /// Orders a certificate. `attempt` counts from 1: the kind of the challenge alternates. `replaces` is
+    /// the identifier of the certificate before.
     ///
     /// # Errors
     ///
@@ -91,7 +102,7 @@ impl OrderContext<'_> {
         order: &AcmeOrder,
         attempt: u32,
         replaces: Option<&str>,
-    ) -> Result<String, OrderError> {
+    ) -> Result<NewCertificate, OrderError> {
         let ordering = self.obtain_by_account(order, attempt, replaces);
         let outcome =
             self.clock.timeout(ORDER_LIMIT, ordering).await.unwrap_or(Err(OrderError::Late));
@@ -111,7 +122,7 @@ impl OrderContext<'_> {
         order: &AcmeOrder,
         attempt: u32,
         replaces: Option<&str>,
-    ) -> Result<String, OrderError> {
+    ) -> Result<NewCertificate, OrderError> {
         let account = self.account().await?;
         let mut placed = self.place_order(&account, order, replaces).await?;
         let challenges = self.authorize(&mut placed, order, attempt).await?;
@@ -127,8 +138,8 @@ impl OrderContext<'_> {
         let chain = placed.certificate().await?;
         let chain = chain.ok_or(OrderError::OtherOrder)?;
         let pem = format!("{}{chain}", key.serialize_pem());
-        x509::inspect(pem.as_bytes(), &order.names)?;
-        Ok(pem)
+        let validity = x509::inspect(pem.as_bytes(), &order.names)?.validity;
+        Ok(NewCertificate { pem, validity })
     }
 
     /// Returns the account, and creates it if there is none.
@@ -324,6 +335,7 @@ impl OrderError {
             | Self::OtherOrder
             | Self::Failed(_)
             | Self::Wrong(_)
+            | Self::NotValid(_)
             | Self::Request(_)
             | Self::Late => None,
         }

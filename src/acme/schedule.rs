@@ -8,6 +8,7 @@
 use crate::flow::Instant;
 use core::time::Duration;
 use serde::{Deserialize, Serialize};
+use std::time::UNIX_EPOCH;
 
 const SECOND: u64 = 1_000_000_000;
 const DAY: Duration = Duration::from_hours(24);
@@ -29,6 +30,10 @@ const LONGEST_DEMAND: Duration = DAY;
 const LEAST_CHECK: Duration = Duration::from_mins(1);
 const USUAL_CHECK: Duration = Duration::from_hours(6);
 
+/// The longest time before its beginning at which a new certificate is kept until it is valid: the
+/// authority's clock may be a little ahead, and not each authority dates its certificates back.
+const LONGEST_AHEAD: Duration = Duration::from_mins(5);
+
 /// The time in which a certificate is valid, by the authority's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Validity {
@@ -39,6 +44,11 @@ pub(super) struct Validity {
 impl Validity {
     pub(super) fn lifetime(self) -> Duration {
         self.not_after.since(self.not_before)
+    }
+
+    /// Returns whether it is valid at this time. The end is the last second in which it is.
+    fn contains(self, now: Instant) -> bool {
+        self.not_before <= now && seconds(now) <= seconds(self.not_after)
     }
 }
 
@@ -104,6 +114,40 @@ impl Record {
         *self = Self { issued_at: Some(seconds(now)), ..Self::default() };
     }
 
+    /// Returns when to use a certificate that was just issued; `None` if it must not replace those in
+    /// use. `issued` is the order's own among these.
+    ///
+    /// One that is not valid by this clock replaces none that is. If none is valid by this clock, clients
+    /// decide by theirs, as this clock may be wrong.
+    pub(super) fn use_at(
+        &self,
+        new: Validity,
+        in_use: &[Validity],
+        issued: Option<&Issued>,
+        now: Instant,
+    ) -> Option<Instant> {
+        let valid = in_use.iter().filter(|one| one.contains(now));
+        let Some(valid_until) = valid.map(|one| one.not_after).max() else { return Some(now) };
+        if new.contains(now) {
+            return Some(now);
+        }
+        if new.not_before <= now {
+            return None;
+        }
+
+        // This clock was behind when the one in use was issued, so it may be behind now.
+        if issued.is_some_and(|issued| self.was_behind(issued)) {
+            return Some(now);
+        }
+        let is_soon = new.not_before.since(now) <= LONGEST_AHEAD;
+        is_soon.then(|| new.not_before.min(valid_until))
+    }
+
+    /// Returns whether this machine's clock was behind the authority's when the certificate was issued.
+    fn was_behind(&self, issued: &Issued) -> bool {
+        self.issued_at.is_some_and(|at| instant(at) < issued.validity.not_before)
+    }
+
     /// Returns the time of the next attempt after a failure.
     pub(super) fn retry_at(&self, now: Instant) -> Instant {
         // A clock that was set back must not prolong the wait.
@@ -152,8 +196,7 @@ impl Record {
         // An authority that suggests `now` again and again must not be obeyed each second.
         let earliest = issued_at + (lifetime / 10).min(DAY);
         let is_ahead = issued_at >= suggested;
-        let is_behind = issued_at < not_before;
-        if is_ahead || is_behind {
+        if is_ahead || self.was_behind(issued) {
             // This clock differs from the authority's by so much that the certificate looks old, or
             // not valid yet. Its lifetime is right all the same.
             return (issued_at + wait).max(earliest);
@@ -179,6 +222,12 @@ pub(super) fn next_check(now: Instant, demanded: Option<Duration>) -> Instant {
 /// Returns a time in whole seconds since 1970.
 pub(super) fn seconds(time: Instant) -> u64 {
     time.as_nanos() / SECOND
+}
+
+/// Writes a time as `2026-11-21T05:00:00Z`.
+pub(super) fn shown(time: Instant) -> String {
+    let time = Duration::from_secs(seconds(time));
+    humantime::format_rfc3339_seconds(UNIX_EPOCH + time).to_string()
 }
 
 /// Returns the time of seconds since 1970.
@@ -326,6 +375,55 @@ mod tests {
         let behind = START - 365 * ONE_DAY;
         let record = Record { issued_at: Some(behind), ..Record::default() };
         assert_eq!(at(&record, &issued, behind), behind + 60 * ONE_DAY);
+    }
+
+    #[test]
+    fn a_certificate_that_is_not_valid_replaces_none_that_is() {
+        let validity = |from: i64, until: i64| Validity {
+            not_before: instant(START.saturating_add_signed(from)),
+            not_after: instant(START.saturating_add_signed(until)),
+        };
+        let used = [validity(-60, 600)];
+        let ended = [validity(-600, -1)];
+        let later = [validity(1, 600)];
+        let none: &[Validity] = &[];
+        let use_at = |new, in_use: &[Validity]| {
+            let at = Record::default().use_at(new, in_use, None, instant(START));
+            at.map(|at| seconds(at) - START)
+        };
+
+        for in_use in [&used[..], &ended, &later, none] {
+            assert_eq!(use_at(validity(0, 5), in_use), Some(0), "it is valid");
+            assert_eq!(use_at(validity(-5, 0), in_use), Some(0), "its last second");
+        }
+        let wrong = [validity(-5, -1), validity(1, 5), validity(301, 900), validity(-900, -301)];
+        for new in wrong {
+            for in_use in [&ended[..], &later, none] {
+                assert_eq!(use_at(new, in_use), Some(0), "clients decide");
+            }
+        }
+        let both = [ended[0], used[0]];
+        for in_use in [&used[..], &both] {
+            assert_eq!(use_at(validity(-900, -1), in_use), None, "it has ended");
+            assert_eq!(use_at(validity(301, 900), in_use), None, "it begins too late");
+            assert_eq!(use_at(validity(300, 900), in_use), Some(300), "it begins soon");
+        }
+        assert_eq!(use_at(validity(300, 900), &[validity(-60, 90)]), Some(90), "without a gap");
+    }
+
+    #[test]
+    fn a_clock_that_was_behind_when_the_certificate_was_issued_rejects_none_that_begins_later() {
+        let issued = lasting(START, 90 * ONE_DAY, 0.0);
+        let now = instant(START + 50 * ONE_DAY);
+        let new = lasting(START + 60 * ONE_DAY, 90 * ONE_DAY, 0.0).validity;
+        let use_at = |issued_at, new| {
+            let record = Record { issued_at: Some(issued_at), ..Record::default() };
+            record.use_at(new, &[issued.validity], Some(&issued), now)
+        };
+        assert_eq!(use_at(START - 10 * ONE_DAY, new), Some(now));
+        assert_eq!(use_at(START, new), None);
+        let ended = lasting(START - 50 * ONE_DAY, 90 * ONE_DAY, 0.0).validity;
+        assert_eq!(use_at(START - 10 * ONE_DAY, ended), None);
     }
 
     #[test]

@@ -5,15 +5,16 @@
 
 use super::{
     client::{Client, Transport},
-    order::{OrderContext, OrderError},
+    order::{NewCertificate, OrderContext, OrderError},
     renewal_info,
-    schedule::{Issued, Record, instant, seconds},
+    schedule::{Issued, Record, Validity, instant, shown},
     status::{CertificateStatus, Status},
     storage::{Lock, Storage, issued, write_issued},
+    x509,
 };
 use crate::{
     clock::Clock,
-    config::{Acme, AcmeOrder, Live},
+    config::{Acme, AcmeOrder, Live, Origin},
     flow::Instant,
 };
 use core::time::Duration;
@@ -22,7 +23,6 @@ use std::{
     io,
     path::PathBuf,
     sync::Arc,
-    time::UNIX_EPOCH,
 };
 use tokio::{
     sync::mpsc,
@@ -170,6 +170,7 @@ impl Task {
             acme: Arc::clone(acme),
             storage: storage.clone(),
             order: Arc::clone(order),
+            live: Arc::clone(&self.live),
             client: Client::new(Arc::clone(acme), Arc::clone(&self.transport), self.clock.clone()),
             clock: self.clock.clone(),
             status: Arc::clone(&self.status),
@@ -202,6 +203,7 @@ struct Job {
     acme: Arc<Acme>,
     storage: Storage,
     order: Arc<AcmeOrder>,
+    live: Arc<Live>,
     client: Client,
     clock: Clock,
     status: Arc<Status>,
@@ -265,17 +267,57 @@ impl Job {
             Err(error) => Err(OrderError::Unreachable(error)),
         };
 
-        let now = self.clock.wall_now();
+        let outcome = match outcome {
+            Ok(new) => self.wait_to_use(issued, &record, new).await,
+            Err(error) => Err(error),
+        };
         match outcome {
             Ok(pem) => self.keep(&pem, record).await,
             Err(error) => {
-                record.fail(now, &error.to_string(), self.client.retry_after());
+                record.fail(self.clock.wall_now(), &error.to_string(), self.client.retry_after());
                 self.warn(issued, &record);
                 if let Err(error) = self.storage.write_record(&self.order, &record) {
                     self.cannot_store(&error).await;
                 }
             }
         }
+    }
+
+    /// Waits until a new certificate can replace those in use, and returns its key and its chain.
+    ///
+    /// # Errors
+    ///
+    /// It is not valid, and one in use is.
+    async fn wait_to_use(
+        &self,
+        issued: Option<&Issued>,
+        record: &Record,
+        new: NewCertificate,
+    ) -> Result<String, OrderError> {
+        let now = self.clock.wall_now();
+        let use_at = record.use_at(new.validity, &self.in_use(issued), issued, now);
+        let use_at = use_at.ok_or(OrderError::NotValid(new.validity))?;
+        if use_at > now {
+            self.clock.timer(self.clock.now() + use_at.since(now)).await;
+        }
+        Ok(new.pem)
+    }
+
+    /// Returns the times of the certificates that authorities have issued and a new one would replace:
+    /// the order's own, and those that clients get for its names. After an edit of the names these are
+    /// others, and after the loss of the file they are only in memory.
+    fn in_use(&self, issued: Option<&Issued>) -> Vec<Validity> {
+        let snapshot = self.live.load();
+        let mut found: Vec<Validity> = issued.map(|issued| issued.validity).into_iter().collect();
+        for tls in snapshot.listeners.iter().filter_map(|listener| listener.tls.as_ref()) {
+            for name in &self.order.names {
+                let shown = tls.find(Some(name), |_| true);
+                if shown.origin == Origin::Acme && shown.names.contains(name) {
+                    found.extend(shown.key.cert.first().and_then(|own| x509::validity(own)));
+                }
+            }
+        }
+        found
     }
 
     /// Writes the certificate. An order counts against the authority's limits, so a full disk does not
@@ -325,10 +367,4 @@ impl Job {
     async fn pause(&self) {
         self.clock.timer(self.clock.now() + RESCAN).await;
     }
-}
-
-/// Writes a time as `2026-11-21T05:00:00Z`.
-fn shown(time: Instant) -> String {
-    let time = Duration::from_secs(seconds(time));
-    humantime::format_rfc3339_seconds(UNIX_EPOCH + time).to_string()
 }

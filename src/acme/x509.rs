@@ -83,6 +83,11 @@ pub(super) fn inspect(pem: &[u8], names: &[String]) -> Result<Issued, WrongCerti
     Ok(Issued { validity, id, share: share(&own) })
 }
 
+/// Returns the time in which a certificate is valid. `None` if it cannot be read.
+pub(super) fn validity(certificate: &[u8]) -> Option<Validity> {
+    parts(certificate).map(|parts| parts.validity)
+}
+
 /// Returns a number from 0 to 1 that differs from certificate to certificate.
 fn share(certificate: &CertificateDer<'_>) -> f64 {
     let mut hasher = DefaultHasher::new();

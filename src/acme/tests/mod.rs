@@ -1,6 +1,7 @@
 //! The life of certificates in virtual time, with an authority in memory that can fail in many ways.
 
 mod authority;
+mod validity;
 
 use super::{Status, Task, Transport, storage::ChallengeKind};
 use crate::{

@@ -23,6 +23,10 @@ const LEAST_WAIT: Duration = Duration::from_secs(1);
 /// The longest wait that flowgate chooses.
 const LONGEST_WAIT: Duration = Duration::from_hours(6);
 
+/// The shortest time from a success to the next order, however short the lifetime is: authorities limit the
+/// orders of a name, and each one makes files and a new configuration.
+const LEAST_INTERVAL: Duration = Duration::from_secs(15);
+
 /// The longest wait that an authority can demand.
 const LONGEST_DEMAND: Duration = DAY;
 
@@ -194,7 +198,7 @@ impl Record {
         };
 
         // An authority that suggests `now` again and again must not be obeyed each second.
-        let earliest = issued_at + (lifetime / 10).min(DAY);
+        let earliest = issued_at + (lifetime / 10).clamp(LEAST_INTERVAL, DAY);
         let is_ahead = issued_at >= suggested;
         if is_ahead || self.was_behind(issued) {
             // This clock differs from the authority's by so much that the certificate looks old, or
@@ -261,6 +265,19 @@ mod tests {
             let earliest = at(&record, &lasting(START, lifetime, 1.0), START);
             assert_eq!(latest, START + lifetime * 2 / 3);
             assert_eq!(earliest, START + lifetime * 2 / 3 - lifetime / 24);
+        }
+    }
+
+    #[test]
+    fn a_certificate_of_a_lifetime_of_seconds_is_renewed_each_quarter_of_a_minute() {
+        let record = Record { issued_at: Some(START), ..Record::default() };
+        for (lifetime, wait) in [(1, 15), (6, 15), (22, 15), (24, 16), (60, 40)] {
+            assert_eq!(at(&record, &lasting(START, lifetime, 0.0), START), START + wait);
+            // By this clock it begins later, or has ended.
+            for not_before in [START + HOUR, START - HOUR] {
+                let issued = lasting(not_before, lifetime, 0.0);
+                assert_eq!(at(&record, &issued, START), START + wait, "{lifetime} s");
+            }
         }
     }
 

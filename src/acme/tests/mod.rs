@@ -437,6 +437,16 @@ async fn a_certificate_is_renewed_in_the_window_that_the_authority_suggests() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_lifetime_of_a_second_leads_to_four_orders_a_minute() {
+    let world = World::new(SECOND);
+    let gateway = world.start();
+    world.wait(10 * MINUTE).await;
+    let orders = world.orders();
+    assert!((30..=41).contains(&orders), "{orders} orders in 10 minutes");
+    assert_eq!(gateway.status.failed(), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn without_a_folder_the_authority_is_not_bothered() {
     let world = World::new(HOUR);
     fs::write(world.root.path().join("acme"), "a file in its place").unwrap();

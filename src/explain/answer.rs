@@ -37,7 +37,7 @@ pub struct Explanation {
     /// The wait after which a retry could succeed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<f64>,
-    /// The status that it would be answered with before any rule is asked.
+    /// The status of the gateway's own response, before any rule is asked or once the rules let it pass.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
     /// Each rule's part, in the order of the route.
@@ -45,6 +45,9 @@ pub struct Explanation {
     /// The server that it would be sent to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upstream: Option<ExplainedUpstream>,
+    /// The gateway's own action in place of a server's response, in words, if the rules let it pass.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_response: Option<String>,
     /// A note for people.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -271,10 +274,10 @@ impl Explanation {
                 }
             }
             ExpectedDecision::Delayed if self.wait_ms <= 0.0 => {
-                writeln!(f, "→ passed once a place is free{}", self.obstacle())
+                writeln!(f, "→ passed once a place is free{}", self.sequel())
             }
             ExpectedDecision::Delayed => {
-                writeln!(f, "→ passed after {}{}", spelled(self.wait_ms), self.obstacle())
+                writeln!(f, "→ passed after {}{}", spelled(self.wait_ms), self.sequel())
             }
             ExpectedDecision::NotAsked => {
                 writeln!(f, "→ answered with {}", self.status.unwrap_or_default())
@@ -283,19 +286,22 @@ impl Explanation {
                 writeln!(
                     f,
                     "→ passed by the rules of this gateway; the store was not asked{}",
-                    self.obstacle()
+                    self.sequel()
                 )
             }
-            ExpectedDecision::Passed if self.obstacle().is_empty() => writeln!(f, "→ passed"),
-            ExpectedDecision::Passed => writeln!(f, "→ passed by the rules{}", self.obstacle()),
+            ExpectedDecision::Passed if self.sequel().is_empty() => writeln!(f, "→ passed"),
+            ExpectedDecision::Passed => writeln!(f, "→ passed by the rules{}", self.sequel()),
         }
     }
 
-    /// Says why a request that the rules pass may get no answer.
-    fn obstacle(&self) -> &'static str {
-        match &self.upstream {
-            Some(ExplainedUpstream { healthy: Some(0), .. }) => "; no server is healthy",
-            Some(_) | None => "",
+    /// Says why a request that the rules pass gets no response of a server, or may get none.
+    fn sequel(&self) -> String {
+        match (&self.own_response, &self.upstream) {
+            (Some(own), _) => format!("; {own}"),
+            (None, Some(ExplainedUpstream { healthy: Some(0), .. })) => {
+                "; no server is healthy".to_owned()
+            }
+            (None, _) => String::new(),
         }
     }
 }

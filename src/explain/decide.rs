@@ -18,7 +18,7 @@ use crate::{
     geo::{Asn, Located},
     http1::Fields,
     proxy::{by_token, owner},
-    route::{Identity, Seed, Target, fingerprint_text, low_bits, normal_path},
+    route::{Identity, KeyPart, Seed, Target, fingerprint_text, low_bits, normal_path},
 };
 use core::{net::IpAddr, sync::atomic::Ordering::Relaxed, time::Duration};
 use http::header::CONTENT_LENGTH;
@@ -90,13 +90,13 @@ impl Question {
             Action::Forward(upstream) => {
                 said.forward(upstream, &target, client);
             }
-            Action::Redirect(_) | Action::Respond(_) => {
-                said.notes.push("the gateway answers it itself".to_owned());
-            }
-            Action::Close => said.notes.push(CLOSES.to_owned()),
+            Action::Redirect(redirect) => said.responds(redirect.status.as_u16()),
+            Action::Respond(respond) => said.responds(respond.status.as_u16()),
             Action::NoRoute => {
-                said.notes.push("no route matches, so that the client gets 404".to_owned());
+                said.notes.push("no route matches".to_owned());
+                said.responds(404);
             }
+            Action::Close => said.ends_itself(None, CLOSES.to_owned()),
         }
         Ok(said)
     }
@@ -109,7 +109,13 @@ impl Question {
             .then_some("the route takes no tokens, so that no rule sees their claims");
         let body = (!self.json.is_empty() && route.members.is_none())
             .then_some("no rule of the route looks at the body");
-        claims.into_iter().chain(body)
+        let has_subject_only =
+            self.client_cert_subject.is_some() && self.client_cert_fingerprint.is_none();
+        let counts = |rule: &RouteRule| rule.key.parts().contains(&KeyPart::ClientCert);
+        let certificate = (has_subject_only && route.rules.iter().any(counts)).then_some(
+            "`key: client_cert` counts by the fingerprint: pass it too (`--client-cert-fingerprint`)",
+        );
+        claims.into_iter().chain(body).chain(certificate)
     }
 
     /// Returns who the client is: as the question says, or as the token does. Fails with the reason
@@ -211,6 +217,7 @@ fn blank(snapshot: &Snapshot, target: &Target<'_>, client: IpAddr) -> Explanatio
         status: None,
         rules: Vec::new(),
         upstream: None,
+        own_response: None,
         notes: Vec::new(),
     }
 }
@@ -236,6 +243,19 @@ impl Explanation {
         self.status = Some(status);
         self.notes.push(why.to_owned());
         self
+    }
+
+    /// Says that the gateway itself responds to it, if the rules let it pass.
+    fn responds(&mut self, status: u16) {
+        self.ends_itself(Some(status), format!("the gateway itself responds with {status}"));
+    }
+
+    /// Says what the gateway itself does with it, if the rules let it pass.
+    fn ends_itself(&mut self, status: Option<u16>, words: String) {
+        if self.decision != ExpectedDecision::Rejected {
+            self.status = status;
+            self.own_response = Some(words);
+        }
     }
 
     /// Says where it would be sent.

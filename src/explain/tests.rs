@@ -220,3 +220,48 @@ fn a_wait_is_said_and_a_breaker_is_shown() {
     assert_eq!(rules, [("breaker", None), ("pacing", Some(10))]);
     assert!(said.to_string().ends_with("→ passed after 1s\n"), "{said}");
 }
+
+#[test]
+fn a_response_of_the_gateway_itself_is_not_said_to_be_a_pass() {
+    let live = live(
+        "  - { name: shut, match: { path: /shut }, respond: { status: 403 } }
+  - { name: moved, match: { path: /moved }, redirect: /new }
+  - { name: dropped, match: { path: /dropped }, respond: close }
+  - name: slow
+    match: { path: /slow }
+    respond: { status: 204 }
+    pacing: { rate: 1/1s, max_wait: 10s }
+  - name: full
+    match: { path: /full }
+    respond: { status: 204 }
+    flow: [{ name: none, limit: 0 }]",
+    );
+    let at = |path: &str| explain(&live, &question(path), &seeds(None));
+    for (path, status, words) in [
+        ("/shut", Some(403), "passed by the rules; the gateway itself responds with 403"),
+        ("/moved", Some(302), "passed by the rules; the gateway itself responds with 302"),
+        (
+            "/dropped",
+            None,
+            "passed by the rules; the gateway closes the connection without a response",
+        ),
+        ("/full", None, "rejected by none (closed)"),
+    ] {
+        let said = at(path);
+        assert!(said.to_string().ends_with(&format!("\n→ {words}\n")), "{path}: {said}");
+        assert_eq!(said.status, status, "{path}");
+    }
+
+    let snapshot = live.load();
+    let slow = snapshot.routes.iter().find(|route| &*route.name == "slow").unwrap();
+    let claim = Claim {
+        slot: slow.pacing.unwrap(),
+        key: Key::Shared,
+        cost: 1,
+        patience: Duration::ZERO,
+        plan: None,
+    };
+    drop(slow.gate.enter(NOW, &[claim]));
+    let said = at("/slow").to_string();
+    assert!(said.ends_with("→ passed after 1s; the gateway itself responds with 204\n"), "{said}");
+}

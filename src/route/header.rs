@@ -123,6 +123,11 @@ impl FieldPattern {
         &self.name
     }
 
+    /// Returns whether it takes any value of a field that is present.
+    pub(super) fn takes_any(&self) -> bool {
+        matches!(self.value, Value::Present)
+    }
+
     /// Returns whether a field with this value matches.
     pub(super) fn matches(&self, value: &[u8]) -> bool {
         self.value.matches(trimmed(value))

@@ -137,8 +137,8 @@ fn sha256(der: &[u8]) -> Vec<u8> {
     suite.common.hash_provider.hash(der).as_ref().to_vec()
 }
 
-#[test]
-fn routes_rules_and_placeholders_know_the_certificate() {
+/// Makes a folder with certificates of four people, of one authority.
+fn people() -> tempfile::TempDir {
     let folder = folder();
     let partners = Authority::new("people");
     partners.write(folder.path(), "people");
@@ -155,6 +155,12 @@ fn routes_rules_and_placeholders_know_the_certificate() {
             params.distinguished_name = owner;
         });
     }
+    folder
+}
+
+#[test]
+fn routes_rules_and_placeholders_know_the_certificate() {
+    let folder = people();
     let prints = ["ann", "carl"].map(|name| fingerprint(folder.path(), name));
     let terms = ", client_ca: people.pem, client_auth: optional";
     let routes = BY_CERTIFICATE.replace("FINGERPRINT", &prints[1]);
@@ -197,6 +203,11 @@ fn routes_rules_and_placeholders_know_the_certificate() {
         &prints[0],
     ]);
     assert!(ann.contains("rejected (rate)") && ann.contains("client_cert = "), "{ann}");
+    let subject = explain(&["--client-cert-subject", "CN=ann,O=Example"]);
+    assert!(subject.contains("route ann ") && subject.contains("pass it too"), "{subject}");
+    let any = explain(&["--client-cert-subject", "CN=dora,O=Else"]);
+    assert!(any.contains("route any "), "{any}");
+    assert!(any.ends_with("the gateway itself responds with 200\n"), "{any}");
     let without = explain(&[]);
     assert!(without.contains("without"), "{without}");
 }

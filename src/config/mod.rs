@@ -55,7 +55,7 @@ pub use plan::{
     RouteOptions, RouteTimeouts, RuleOptions, ServerVerifier, Settings, Settle, SettleSource,
     ShownCertificate, StatusCosts, StoreKind, StoreSettings, Syntax, Template,
     Text as TemplateText, TlsTerms, Tracing, UnsupportedCertificate, UpstreamOptions, UpstreamPlan,
-    UpstreamTls, UrlPart, decimal,
+    UpstreamTls, UrlPart, decimal, failed_handshake,
 };
 pub use read::source::{DEFAULT_FILE, STDIN, content_hash, fingerprint, read_bytes};
 pub use report::{

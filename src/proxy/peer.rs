@@ -88,6 +88,11 @@ impl Client {
         Self { address, local: None, is_unknown, _counted: counted }
     }
 
+    /// Returns its address.
+    pub(super) fn address(&self) -> IpAddr {
+        self.address.ip().to_canonical()
+    }
+
     /// Notes the address that it has connected to.
     pub(super) fn at(self, local: Option<SocketAddr>) -> Self {
         Self { local, ..self }
@@ -131,7 +136,7 @@ impl Peer {
         tls: Option<TlsSession>,
         listener: Arc<str>,
     ) -> Self {
-        let address = client.address.ip().to_canonical();
+        let address = client.address();
         let address_value = header_value(address);
         let scheme = HeaderValue::from_static(if tls.is_some() { "https" } else { "http" });
 

@@ -31,6 +31,7 @@ pub struct RequestLog {
     by_reason: Mutex<[LogLimit; meter::HttpRejection::ALL.len()]>,
     upstream: Mutex<LogLimit>,
     clients: Mutex<LogLimit>,
+    handshakes: Mutex<LogLimit>,
     /// By the upstream's name and the server's id.
     attempts: Mutex<HashMap<(Arc<str>, usize), LogLimit>>,
 }
@@ -66,6 +67,11 @@ impl RequestLog {
     /// Counts a request whose client is not known. Returns how many to log, if it is time.
     pub(crate) fn unread_client(&self, now: Instant) -> Option<u64> {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner).due(now)
+    }
+
+    /// Counts a failed handshake of TLS. Returns how many to log, if it is time.
+    pub(crate) fn failed_handshake(&self, now: Instant) -> Option<u64> {
+        self.handshakes.lock().unwrap_or_else(PoisonError::into_inner).due(now)
     }
 
     /// Logs an upstream's response that could not be taken.

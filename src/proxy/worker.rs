@@ -127,6 +127,13 @@ impl Worker {
         }
     }
 
+    /// Logs why the handshake of TLS with `client` failed.
+    pub(super) fn failed_handshake(&self, client: IpAddr, listener: &str, why: &str) {
+        if let Some(count) = self.records.request_log.failed_handshake(self.clock.now()) {
+            tracing::info!(%client, listener, count, "TLS handshake failed: {why}");
+        }
+    }
+
     /// Counts and logs a connection of `client` that is closed before its first request.
     pub(super) fn closed(&self, client: IpAddr, reason: meter::HttpRejection, why: &str) {
         if let Some(count) =

@@ -1,6 +1,10 @@
 //! Certificates of clients and versions of TLS at listeners, with curl and with sessions that are resumed.
 
-use crate::common::{Gateway, metrics, run, tls_server::Authority};
+use crate::{
+    common::{Gateway, metrics, run, tls_server::Authority},
+    upstream_certificates::version_1,
+};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use rcgen::{DistinguishedName, DnType};
 use std::{
     fs,
@@ -78,6 +82,34 @@ fn only_clients_with_a_certificate_of_the_authority_get_a_response() {
         found.map(|(_, count)| *count)
     };
     assert_eq!((of("ok"), of("failed")), (Some(3.0), Some(12.0)), "{handshakes:?}");
+}
+
+#[test]
+fn a_rejected_certificate_is_in_the_log_with_its_reason() {
+    for (client, words) in [
+        (None, "the client shows no certificate"),
+        (Some("of-others"), "no authority in `client_ca` has signed the client's certificate"),
+        (Some("ended-partners"), "the client's certificate has expired"),
+        (Some("old"), "the client's certificate is of X.509 version 1: make one of version 3"),
+    ] {
+        let folder = folder();
+        let file = |name: &str| folder.path().join(name);
+        let made = fs::read(file("of-partners.pem")).expect("there");
+        let made = CertificateDer::from_pem_slice(&made).expect("a certificate");
+        let old = STANDARD.encode(version_1(&made));
+        let lines: Vec<&str> =
+            old.as_bytes().chunks(64).map(|line| str::from_utf8(line).expect("text")).collect();
+        let old = format!(
+            "-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n",
+            lines.join("\n")
+        );
+        fs::write(file("old.pem"), old).expect("written");
+        fs::copy(file("of-partners.key"), file("old.key")).expect("copied");
+
+        let gateway = Gateway::start_in(folder, &text(", client_ca: partners.pem"), &[]);
+        assert_eq!(ask(&gateway, client, &[]), None, "{client:?}");
+        gateway.wait_log(&format!("TLS handshake failed: {words}"));
+    }
 }
 
 #[test]

@@ -66,7 +66,7 @@ pub use settle::{
 };
 pub use template::{GroupPiece, Piece, Placeholder, Template, Text, UrlPart};
 pub(super) use template::{Token, tokens};
-pub use tls_terms::{ClientAuthorities, TlsTerms};
+pub use tls_terms::{ClientAuthorities, TlsTerms, failed_handshake};
 pub use upstream::{AnswerLimits, UpstreamOptions, UpstreamPlan};
 pub(super) use upstream::{ServerPlan, schedule};
 pub use upstream_tls::UpstreamTls;

@@ -191,6 +191,11 @@ fn explained(error: Error, own: &CertificateDer<'_>) -> Error {
     }
 }
 
+/// Returns whether a certificate was rejected because it is of X.509 version 1.
+pub(super) fn is_of_version_1(error: &Error) -> bool {
+    matches!(unsupported(error), Some(webpki::Error::UnsupportedCertVersion))
+}
+
 /// Returns why webpki rejects a certificate, where rustls has no word for it.
 fn unsupported(error: &Error) -> Option<&webpki::Error> {
     let Error::InvalidCertificate(CertificateError::Other(OtherError(other))) = error else {

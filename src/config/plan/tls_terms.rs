@@ -1,13 +1,13 @@
 //! The terms on which a listener accepts TLS: the oldest version, and the certificates of clients.
 
-use super::certificate;
+use super::{certificate, server_verifier::is_of_version_1};
 use crate::config::{
     decode::At,
     diagnostics::{Problem, quoted},
     read::source::Files,
 };
 use rustls::{
-    RootCertStore, SupportedProtocolVersion,
+    CertificateError, Error, RootCertStore, SupportedProtocolVersion,
     crypto::aws_lc_rs,
     pki_types::CertificateDer,
     server::{NoClientAuth, WebPkiClientVerifier, danger::ClientCertVerifier},
@@ -79,6 +79,35 @@ impl TlsTerms {
     }
 }
 
+/// Returns in words for operators why the handshake with a client failed.
+pub fn failed_handshake(error: &Error) -> String {
+    if matches!(error, Error::NoCertificatesPresented) {
+        "the client shows no certificate".to_owned()
+    } else if is_of_version_1(error) {
+        "the client's certificate is of X.509 version 1: make one of version 3".to_owned()
+    } else if let Error::InvalidCertificate(why) = error {
+        rejected_certificate(why)
+    } else if matches!(error, Error::InvalidMessage(_)) {
+        "the client does not speak TLS".to_owned()
+    } else if let Error::AlertReceived(alert) = error {
+        format!("the client ended it with the alert {alert:?}")
+    } else {
+        error.to_string()
+    }
+}
+
+/// Returns in words why the certificate of a client was rejected.
+fn rejected_certificate(why: &CertificateError) -> String {
+    use CertificateError::{Expired, ExpiredContext, UnknownIssuer};
+    if matches!(why, UnknownIssuer) {
+        "no authority in `client_ca` has signed the client's certificate".to_owned()
+    } else if matches!(why, Expired | ExpiredContext { .. }) {
+        "the client's certificate has expired".to_owned()
+    } else {
+        format!("the client's certificate is not valid: {why}")
+    }
+}
+
 impl PartialEq for TlsTerms {
     fn eq(&self, other: &Self) -> bool {
         self.needs_tls13 == other.needs_tls13 && self.clients == other.clients
@@ -94,3 +123,42 @@ impl PartialEq for ClientAuthorities {
 }
 
 impl Eq for ClientAuthorities {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustls::{AlertDescription, InvalidMessage, PeerIncompatible};
+
+    #[test]
+    fn a_failed_handshake_is_explained_in_words() {
+        for (error, words) in [
+            (Error::NoCertificatesPresented, "the client shows no certificate"),
+            (
+                Error::InvalidCertificate(CertificateError::UnknownIssuer),
+                "no authority in `client_ca` has signed the client's certificate",
+            ),
+            (
+                Error::InvalidCertificate(CertificateError::Expired),
+                "the client's certificate has expired",
+            ),
+            (
+                Error::InvalidCertificate(CertificateError::Revoked),
+                "the client's certificate is not valid: Revoked",
+            ),
+            (
+                Error::InvalidMessage(InvalidMessage::InvalidContentType),
+                "the client does not speak TLS",
+            ),
+            (
+                Error::AlertReceived(AlertDescription::UnknownCA),
+                "the client ended it with the alert UnknownCA",
+            ),
+            (
+                Error::PeerIncompatible(PeerIncompatible::NoCipherSuitesInCommon),
+                "peer is incompatible: NoCipherSuitesInCommon",
+            ),
+        ] {
+            assert_eq!(failed_handshake(&error), words);
+        }
+    }
+}

@@ -6,7 +6,7 @@ use super::{
     http1,
     proxy_protocol::{self, Invalid},
     serve,
-    tls::Accepted,
+    tls::{Accepted, why_failed},
     unreadable::UnreadableRequest,
 };
 use crate::proxy::{
@@ -131,10 +131,11 @@ async fn handshake(
         let local = if snapshot.sends_proxy_protocol { stream.local_addr().ok() } else { None };
         (ConnectionOptions::of(&snapshot.settings), client.at(local))
     };
+    let address = client.address();
     let peer = |tls| {
         let worker = Arc::clone(worker);
         let handle = Arc::clone(handle);
-        Arc::new(Peer::new(worker, handle, client, tls, listener))
+        Arc::new(Peer::new(worker, handle, client, tls, Arc::clone(&listener)))
     };
 
     let Some(acceptor) = tls else {
@@ -156,8 +157,19 @@ async fn handshake(
         return None;
     }
     worker.counters.tls_failures.fetch_add(1, Relaxed);
-    let Some(Ok(Ok(Accepted::Cleartext(stream)))) = accepted else { return None };
-    Some(Box::pin(http1::reject(stream, peer(None), options, WITHOUT_TLS)))
+    match accepted? {
+        Ok(Ok(Accepted::Cleartext(stream))) => {
+            Some(Box::pin(http1::reject(stream, peer(None), options, WITHOUT_TLS)))
+        }
+        Ok(Err(error)) => {
+            if let Some(why) = why_failed(&error) {
+                worker.failed_handshake(address, &listener, &why);
+            }
+            None
+        }
+        // A client that is late, or that a drain does not wait for.
+        Ok(Ok(_)) | Err(_) => None,
+    }
 }
 
 /// Returns what serves a connection without TLS: the client's first bytes show the protocol.

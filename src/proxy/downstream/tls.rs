@@ -2,7 +2,7 @@
 
 use crate::acme::{ACME_TLS, Challenges};
 use crate::auth::client_certificate;
-use crate::config::{Acme, Certificates, Live, Snapshot, TlsTerms};
+use crate::config::{Acme, Certificates, Live, Snapshot, TlsTerms, failed_handshake};
 use crate::proxy::{
     connections::registry::Protocol,
     peer::{ServerName, TlsSession},
@@ -16,7 +16,7 @@ use tokio::{io::AsyncWriteExt, net::TcpStream};
 use tokio_rustls::{
     LazyConfigAcceptor, TlsAcceptor,
     rustls::{
-        ServerConfig,
+        self, ServerConfig,
         crypto::aws_lc_rs,
         server::{self, ClientHello, ResolvesServerCert, ServerSessionMemoryCache},
         sign::{CertifiedKey, SingleCertAndKey},
@@ -174,6 +174,12 @@ impl Acceptor {
         stream.shutdown().await?;
         Ok(None)
     }
+}
+
+/// Returns why a handshake failed, unless the connection has only ended.
+pub(crate) fn why_failed(error: &io::Error) -> Option<String> {
+    let inner = error.get_ref()?.downcast_ref::<rustls::Error>()?;
+    Some(failed_handshake(inner))
 }
 
 impl fmt::Debug for Acceptor {

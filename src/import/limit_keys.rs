@@ -21,8 +21,10 @@ use serde_json::{Value, json};
 pub(super) struct Key<'a> {
     /// As a rule's `key` has them; none counts all requests together.
     pub parts: Vec<String>,
-    /// A field or a parameter, which a request may lack or have twice.
-    is_optional: bool,
+    /// Those of `parts` that a request may lack.
+    optional: Vec<String>,
+    /// The key also has a text that is the same for all requests, so no request lacks all of it.
+    has_constant: bool,
     /// Requests that are not counted, as the `except` of a rule has them.
     pub except: Fields,
     /// The only requests that are counted, as the `when` of an override has them.
@@ -33,7 +35,22 @@ pub(super) struct Key<'a> {
     pub blocks: Vec<&'a Directive>,
 }
 
-impl Key<'_> {
+/// Requests that lack some parts of a key, and that nginx counts by the others.
+#[derive(Clone, Debug)]
+pub(super) struct Lacking<'a> {
+    /// The parts that they lack.
+    pub without: Vec<String>,
+    /// The key by which a rule counts these requests alone, if there is one.
+    pub key: Option<Key<'a>>,
+}
+
+/// The most parts of a key that a request may lack, so that each set of missing ones has a rule.
+const MOST_OPTIONAL: usize = 2;
+
+/// The beginnings of the parts that clients may send several times.
+const SENT: [&str; 3] = ["header:", "query:", "cookie:"];
+
+impl<'a> Key<'a> {
     /// Reads what a zone counts by, without the variables of `map` and `geo` blocks. `blocks` has those of
     /// `geoip2`.
     ///
@@ -42,11 +59,13 @@ impl Key<'_> {
     pub(super) fn read(text: &str, blocks: &[&Directive]) -> Result<Self, String> {
         let mut key = Self::default();
         for piece in pieces(text)? {
-            let Piece::Variable(name) = piece else { continue };
+            let Piece::Variable(name) = piece else {
+                key.has_constant = true;
+                continue;
+            };
             if let Some(place) = PlaceVariable::of(name, blocks) {
                 place.has_own_default()?;
-                key.parts.push(place.kind.word().into());
-                key.is_optional |= place.default.is_empty();
+                key.add(place.kind.word().into(), place.default.is_empty());
                 continue;
             }
             let (part, is_optional) = part(name)?;
@@ -54,13 +73,69 @@ impl Key<'_> {
                 key.difference =
                     Some("it counts by certificate: a renewed one has a count of its own".into());
             }
-            key.parts.extend(part);
-            key.is_optional |= is_optional;
-        }
-        if key.is_optional && key.parts.len() > 1 {
-            return Err("nginx also counts requests that lack a part of this key".into());
+            match part {
+                Some(part) => key.add(part, is_optional),
+                None => key.has_constant = true,
+            }
         }
         Ok(key)
+    }
+
+    fn add(&mut self, part: String, is_optional: bool) {
+        if self.parts.contains(&part) {
+            return;
+        }
+        if is_optional {
+            self.optional.push(part.clone());
+        }
+        self.parts.push(part);
+    }
+
+    /// Returns the requests that lack some parts of the key and that nginx counts by the others: a
+    /// rule with this key counts none of them.
+    pub(super) fn lacking(&self) -> Vec<Lacking<'a>> {
+        let count = self.optional.len();
+        let sets = if count <= MOST_OPTIONAL {
+            (1..1_usize << count).collect()
+        } else {
+            (0..count).map(|at| 1 << at).collect::<Vec<_>>()
+        };
+        let all = sets.into_iter().filter_map(|set| {
+            let is_in = |part: &String| {
+                let at = self.optional.iter().position(|one| one == part);
+                at.is_some_and(|at| set >> at & 1 == 1)
+            };
+            let (without, parts): (Vec<_>, Vec<_>) = self.parts.iter().cloned().partition(is_in);
+            // nginx does not count a request with an empty key.
+            let is_counted = self.has_constant || !parts.is_empty();
+            is_counted.then(|| {
+                let key = (count <= MOST_OPTIONAL).then(|| self.without(&without, parts));
+                Lacking { without, key: key.flatten() }
+            })
+        });
+        all.collect()
+    }
+
+    /// Returns the key of the requests that lack some parts, and have these. `None` if no exception
+    /// of a rule tells them apart.
+    fn without(&self, lacking: &[String], parts: Vec<String>) -> Option<Self> {
+        let mut header = match self.except.0.get("header") {
+            Some(Value::Object(known)) => Fields(known.clone()),
+            _ => Fields::default(),
+        };
+        for part in lacking {
+            let name = part.strip_prefix("header:")?;
+            if header.0.contains_key(name) {
+                return None;
+            }
+            // One without a value is as good as none, in nginx and in a key.
+            header.set(name, json!({ "regex": ".+" }));
+        }
+
+        let mut key = Self { parts, ..self.clone() };
+        key.optional.retain(|part| key.parts.contains(part));
+        key.except.set("header", header);
+        Some(key)
     }
 
     /// Writes the key's part of a rule, which counts at most `max_keys` keys.
@@ -74,10 +149,11 @@ impl Key<'_> {
         if self.is_by_client() {
             rule.set("ipv6_prefix", json!(128));
         }
-        if self.is_optional {
+        if !self.optional.is_empty() {
             rule.set("on_missing_key", json!("skip"));
         }
-        if self.is_optional && !self.is_by_certificate() && !self.is_by_place() {
+        let is_sent = |part: &String| SENT.iter().any(|kind| part.starts_with(kind));
+        if self.parts.iter().any(is_sent) {
             rule.set("on_duplicate_key", json!("first"));
         }
 
@@ -95,11 +171,6 @@ impl Key<'_> {
     /// Reports whether it counts by the client's address.
     pub(super) fn is_by_client(&self) -> bool {
         self.parts.iter().any(|part| part == "client_ip")
-    }
-
-    /// Reports whether it counts by where the client is.
-    fn is_by_place(&self) -> bool {
-        self.parts.iter().any(|part| matches!(part.as_str(), "country" | "asn"))
     }
 
     /// Reports whether it counts by the client's certificate.

@@ -3,7 +3,7 @@
 use super::{
     access,
     converted_config::Fields,
-    limit_keys::{Key, read_key},
+    limit_keys::{Key, Lacking, read_key},
     numbers::{Rate, size, spelled},
     report::ImportReport,
     template::{Certificates, ServerVariables},
@@ -22,7 +22,8 @@ const MOST_KEYS: u64 = 10_000_000;
 /// The longest wait of pacing: half of the longest request.
 const LONGEST_WAIT: Duration = Duration::from_mins(30);
 
-/// The key of a rule with the name of its zone, until the file is whole: see [`shared_zones`].
+/// The key of a rule with the name of its zone, until the file is whole: see [`shared_zones`]. A rule for
+/// requests that lack parts of the zone's key has these in a second line.
 ///
 /// [`shared_zones`]: super::shared_zones
 pub(super) const ZONE: &str = "zone of nginx";
@@ -54,6 +55,18 @@ pub(super) struct Rules {
     pub reject: Option<Value>,
     /// Comments on them.
     pub comments: Vec<String>,
+}
+
+/// A `limit_req` or a `limit_conn` with its zone.
+#[derive(Debug)]
+struct Limit<'a, 'd> {
+    /// The name of the zone.
+    name: &'d str,
+    directive: &'d Directive,
+    key: Key<'a>,
+    /// The most keys that it counts.
+    keys: u64,
+    is_dry: bool,
 }
 
 /// The statuses of rejections by the rules of a route.
@@ -197,7 +210,7 @@ impl<'a> Zones<'a> {
         let Some((zone, key)) = self.zone(name, directive, rules, report) else { return false };
         let burst = directive.named("burst").unwrap_or("0").parse::<u64>();
         let (Some(rate), Ok(burst)) = (zone.rate, burst) else {
-            report.note(directive, "its rate or its burst is not clear");
+            report.note(directive, unlimited("its rate or its burst is not clear"));
             return false;
         };
 
@@ -205,7 +218,6 @@ impl<'a> Zones<'a> {
         note_key(scope, directive, &key, report);
 
         let mut rule = Fields::default();
-        rule.set("name", json!(rule_name(name, rules)));
         rule.set("limit", json!(rate.spelled()));
 
         let wait = rate.spaced(burst).filter(|wait| *wait <= LONGEST_WAIT);
@@ -223,17 +235,14 @@ impl<'a> Zones<'a> {
             report.note(directive, "rejects as nginx does, but holds nothing back: no rule lets some pass at once and delays others");
         }
 
-        key.write(&mut rule, zone.keys);
-        if scope.is_on("limit_req_dry_run", report) {
-            rule.set("dry_run", json!(true));
-        }
-
         if rate.is_rounded() {
             let rounded = rate.count * 1000 / rate.window.as_secs();
             rules.comments.push(format!("nginx rounds the rate of {name} down to {rounded}/1000s"));
         }
 
-        self.add(name, directive, rules, rule);
+        let is_dry = scope.is_on("limit_req_dry_run", report);
+        let limit = Limit { name, directive, key, keys: zone.keys, is_dry };
+        self.add(&limit, &rule, rules, report);
         true
     }
 
@@ -247,7 +256,7 @@ impl<'a> Zones<'a> {
         let name = directive.arg(0);
         let Some((zone, key)) = self.zone(name, directive, rules, report) else { return false };
         let Some(most) = directive.arg(1).parse::<u64>().ok().filter(|most| *most > 0) else {
-            report.note(directive, "its number is not clear");
+            report.note(directive, unlimited("its number is not clear"));
             return false;
         };
 
@@ -255,14 +264,10 @@ impl<'a> Zones<'a> {
         note_key(scope, directive, &key, report);
 
         let mut rule = Fields::default();
-        rule.set("name", json!(rule_name(name, rules)));
         rule.set("concurrency", json!(most));
-        key.write(&mut rule, zone.keys);
-        if scope.is_on("limit_conn_dry_run", report) {
-            rule.set("dry_run", json!(true));
-        }
-
-        self.add(name, directive, rules, rule);
+        let is_dry = scope.is_on("limit_conn_dry_run", report);
+        let limit = Limit { name, directive, key, keys: zone.keys, is_dry };
+        self.add(&limit, &rule, rules, report);
         true
     }
 
@@ -286,17 +291,75 @@ impl<'a> Zones<'a> {
             }
         };
 
-        report.note(directive, why);
+        report.note(directive, unlimited(&why));
         None
     }
 
-    fn add(&mut self, name: &str, directive: &Directive, rules: &mut Rules, mut rule: Fields) {
-        rule.set(ZONE, name);
-        rules.flow.push(rule.into());
-        if let Some((name, _)) = self.by_name.get_key_value(name) {
-            self.users.push((name, directive.clone()));
+    /// Adds the rule of a limit, and others for the requests that lack a part of its key.
+    fn add(
+        &mut self,
+        limit: &Limit<'a, '_>,
+        rule: &Fields,
+        rules: &mut Rules,
+        report: &mut ImportReport,
+    ) {
+        rules.add(limit, &limit.key, &[], rule);
+        for Lacking { without, key } in limit.key.lacking() {
+            match key {
+                Some(key) if rules.flow.len() < MOST_RULES => {
+                    rules.add(limit, &key, &without, rule);
+                }
+                _ => report.note(limit.directive, uncounted(&without)),
+            }
+        }
+
+        if let Some((name, _)) = self.by_name.get_key_value(limit.name) {
+            self.users.push((name, limit.directive.clone()));
         }
     }
+}
+
+impl Rules {
+    /// Adds the rule of a limit for the requests with a key, which lack some parts of the zone's.
+    fn add(&mut self, limit: &Limit<'_, '_>, key: &Key<'_>, without: &[String], rule: &Fields) {
+        let (name, zone) = if without.is_empty() {
+            (limit.name.to_owned(), limit.name.to_owned())
+        } else {
+            let parts = without.iter().map(|part| part.rsplit(':').next().unwrap_or(part));
+            let parts = parts.collect::<Vec<_>>().join("-");
+            (
+                format!("{}-without-{parts}", limit.name),
+                format!("{}\n{}", limit.name, named(without)),
+            )
+        };
+
+        let mut rule = rule.clone().named(&rule_name(&name, self));
+        key.write(&mut rule, limit.keys);
+        if limit.is_dry {
+            rule.set("dry_run", json!(true));
+        }
+        rule.set(ZONE, zone);
+        self.flow.push(rule.into());
+    }
+}
+
+/// Returns a reason why a limit is not in the result, with what that means.
+fn unlimited(why: &str) -> String {
+    format!("{why}. Its requests do not have this limit")
+}
+
+/// Returns the line about requests without some parts of a key, which no rule counts.
+fn uncounted(without: &[String]) -> String {
+    let parts = named(without);
+    format!(
+        "requests without {parts} do not have this limit: nginx counts them by the rest of the key, and no rule is for them alone"
+    )
+}
+
+/// Returns the names of parts of a key.
+fn named(parts: &[String]) -> String {
+    let parts: Vec<_> = parts.iter().map(|part| format!("`{part}`")).collect();
+    parts.join(" and ")
 }
 
 /// Notes where a limit counts other requests than in nginx.

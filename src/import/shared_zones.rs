@@ -46,13 +46,15 @@ pub(super) fn share(
         if of_zone.routes.len() < 2 {
             continue;
         }
+        let (of_nginx, lacking) =
+            zone.split_once('\n').map_or((&**zone, None), |(zone, parts)| (zone, Some(parts)));
         let is_free = |name: &&String| {
             let mut others = found.iter().filter(|(other, _)| *other != zone);
             others.all(|(_, other)| !other.names.contains(*name))
         };
         let routes = of_zone.routes.len();
-        if servers > 1 && zones.is_by_server(zone) {
-            zones.note_apart(zone, routes, "because its key has `$server_name`", report);
+        if servers > 1 && zones.is_by_server(of_nginx) {
+            zones.note_apart(of_nginx, routes, "because its key has `$server_name`", report);
             continue;
         }
         match (&of_zone.rules[..], of_zone.names.iter().find(is_free)) {
@@ -60,11 +62,13 @@ pub(super) fn share(
                 let mut fields = Fields::default();
                 fields.set("name", name.as_str());
                 fields.append(Fields(rule.clone()));
-                let comments = vec![format!("the zone {zone}, which several locations use")];
-                config.budgets.push(Item { comments, fields });
+                let requests = lacking
+                    .map_or_else(String::new, |parts| format!(" for requests without {parts}"));
+                let comment = format!("the zone {of_nginx}{requests}, which several locations use");
+                config.budgets.push(Item { comments: vec![comment], fields });
                 budgets.insert(zone.clone(), name.clone());
             }
-            _ => zones.note_apart(zone, routes, "because their numbers differ", report),
+            _ => zones.note_apart(of_nginx, routes, "because their numbers differ", report),
         }
     }
 

@@ -172,6 +172,53 @@ fn a_service_that_neither_lets_in_nor_rejects_is_passed_on_here() {
     }
 }
 
+/// Limits by keys of several parts, which a request may lack.
+const KEYS: &str = "
+    set_real_ip_from 127.0.0.1; real_ip_header X-Real-IP;
+    limit_req_zone $binary_remote_addr$http_user_agent zone=agent:1m rate=1r/m;
+    limit_req_zone $http_x_tenant$http_x_key zone=tenant:1m rate=1r/m;
+    limit_req_zone v1:$http_x_key zone=text:1m rate=1r/m;
+    limit_req_status 429;
+    server {
+        listen 127.0.0.1:PORT; proxy_redirect off;
+        location /agent/ { limit_req zone=agent burst=1 nodelay; proxy_pass http://UP; }
+        location /tenant/ { limit_req zone=tenant burst=1 nodelay; proxy_pass http://UP; }
+        location /text/ { limit_req zone=text burst=1 nodelay; proxy_pass http://UP; }
+    }";
+
+#[test]
+fn requests_that_lack_a_part_of_a_key_count_as_at_nginx() {
+    let server = site();
+    let pair = pair_of(KEYS, server.address, &[]);
+    // Three requests of each kind, of which two pass: nginx counts each kind for itself.
+    for (path, field, values) in [
+        ("/agent/", "User-Agent", [Some("a"), Some("b"), Some(""), None]),
+        ("/tenant/", "X-Tenant", [Some("a"), Some("b"), Some(""), None]),
+        ("/tenant/", "X-Key", [Some("c"), Some("d"), Some(""), None]),
+        ("/text/", "X-Key", [Some("e"), Some("f"), Some(""), None]),
+    ] {
+        for client in ["192.0.2.1", "192.0.2.2"] {
+            for value in values {
+                let fields: Vec<_> = [("X-Real-IP", client)]
+                    .into_iter()
+                    .chain(value.map(|value| (field, value)))
+                    .collect();
+                let [found, expected] = [pair.gateway, pair.nginx].map(|address| {
+                    let status = || ask(address, "GET", path, &fields).status;
+                    [status(), status(), status()]
+                });
+                assert_eq!(found, expected, "{path} {fields:?}");
+            }
+        }
+    }
+    let both = [("X-Tenant", "g"), ("X-Key", "h"), ("X-Real-IP", "192.0.2.3")];
+    let statuses = [pair.gateway, pair.nginx].map(|address| {
+        let status = || ask(address, "GET", "/tenant/", &both).status;
+        [status(), status(), status()]
+    });
+    assert_eq!(statuses, [[200, 200, 429]; 2]);
+}
+
 const PAGES: &str = "
     server {
         listen 127.0.0.1:PORT; proxy_redirect off;

@@ -14,7 +14,8 @@ use super::{
     tree::{Directive, Scope},
     upstreams::Upstreams,
 };
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
 
 /// Directives of a location that is asked which change nothing that the service decides by. Those that
 /// end with `*` stand for all with this beginning.
@@ -333,8 +334,8 @@ pub(super) fn hands_cookies_on(scope: &Scope<'_>, directive: &Directive) -> bool
     is_of_service && !question.holds("") && directive.inner().iter().all(is_cookie)
 }
 
-/// Has the rules of routes with a service decide before it is asked, as limits of nginx do. Rules
-/// that hold requests back, and those of budgets, cannot.
+/// Has the rules of routes with a service, and the budgets that these use, decide before it is asked, as
+/// limits of nginx do. Those that hold requests back cannot.
 pub(super) fn limit_first(config: &mut ConvertedConfig) {
     let asking = config
         .routes
@@ -342,10 +343,24 @@ pub(super) fn limit_first(config: &mut ConvertedConfig) {
         .map(|item| &mut item.fields.0)
         .filter(|fields| fields.get("auth").is_some_and(|auth| auth.get("forward").is_some()));
     let rules = asking.filter_map(|fields| fields.get_mut("flow")?.as_array_mut()).flatten();
+
+    let mut budgets = BTreeSet::new();
     for rule in rules.filter_map(Value::as_object_mut) {
-        if !rule.contains_key("budget") && !rule.contains_key("max_wait") {
-            drop(rule.insert("before_auth".to_owned(), json!(true)));
+        match rule.get("budget").and_then(Value::as_str) {
+            Some(budget) => drop(budgets.insert(budget.to_owned())),
+            None => decide_first(rule),
         }
+    }
+
+    for budget in config.budgets.iter_mut().filter(|item| budgets.contains(item.text("name"))) {
+        decide_first(&mut budget.fields.0);
+    }
+}
+
+/// Has a rule decide before the service is asked, unless it holds requests back.
+fn decide_first(rule: &mut Map<String, Value>) {
+    if !rule.contains_key("max_wait") {
+        drop(rule.insert("before_auth".to_owned(), json!(true)));
     }
 }
 

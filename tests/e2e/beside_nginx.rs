@@ -71,6 +71,7 @@ fn with_body(status: &str, fields: &str, body: &str) -> Vec<u8> {
 
 const AUTH: &str = "
     limit_req_zone $http_x_key zone=limited:1m rate=1r/m; limit_req_status 429;
+    limit_req_zone $http_x_shared zone=shared:1m rate=1r/m;
     server {
         listen 127.0.0.1:PORT; proxy_redirect off;
         location / {
@@ -87,6 +88,8 @@ const AUTH: &str = "
             auth_request /check;
             proxy_pass http://UP;
         }
+        location /shared/a/ { limit_req zone=shared burst=2 nodelay; auth_request /check; proxy_pass http://UP; }
+        location /shared/b/ { limit_req zone=shared burst=2 nodelay; proxy_pass http://UP; }
         location = /check {
             internal;
             proxy_pass http://UP;
@@ -157,6 +160,25 @@ fn a_limit_counts_before_the_service_is_asked() {
         });
         let passed = verdict.parse().expect("a number");
         assert_eq!(statuses, [[passed, passed, passed, 429]; 2]);
+    }
+}
+
+#[test]
+fn a_limit_of_several_locations_counts_before_the_service_is_asked() {
+    let server = site();
+    let pair = pair_of(AUTH, server.address, &[]);
+    // A location with the service and one without share the count, whatever the service says.
+    for (verdict, passed) in [("200", 200), ("401", 401)] {
+        for (paths, expected) in [
+            (["/shared/a/"; 4], [passed, passed, passed, 429]),
+            (["/shared/a/", "/shared/b/", "/shared/b/", "/shared/a/"], [passed, 200, 200, 429]),
+        ] {
+            let key = format!("{verdict} {}", paths[1]);
+            let fields = [("X-Verdict", verdict), ("X-Shared", &*key)];
+            let statuses = [pair.gateway, pair.nginx]
+                .map(|address| paths.map(|path| ask(address, "GET", path, &fields).status));
+            assert_eq!(statuses, [expected; 2], "{verdict} {paths:?}");
+        }
     }
 }
 

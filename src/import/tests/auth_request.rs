@@ -1,6 +1,8 @@
 //! `auth_request`: what becomes of the service, and where a route stays closed.
 
 use super::{closed::route, import};
+use crate::config::Text;
+use std::path::Path;
 
 /// Returns a site whose location `/app/` asks `/auth`.
 fn site(app: &str, auth: &str) -> String {
@@ -42,11 +44,13 @@ fn the_service_is_asked_for_what_it_gets_in_nginx() {
 #[test]
 fn limits_decide_before_the_service_where_they_can() {
     let zone = |name| format!("limit_req_zone $binary_remote_addr zone={name}:1m rate=1r/s;");
-    let zones = ["one", "paced", "shared"].map(zone).concat();
+    let zones = ["one", "paced", "shared", "held", "open"].map(zone).concat();
     let app = "limit_req zone=one burst=5 nodelay; limit_req zone=paced burst=5;
-        limit_req zone=shared burst=5 nodelay;";
+        limit_req zone=shared burst=5 nodelay; limit_req zone=held burst=5;";
     let other = "location /other/ { limit_req zone=shared burst=5 nodelay; limit_req zone=one;
-        proxy_pass http://app:8000; } location = /auth";
+        limit_req zone=held burst=5; limit_req zone=open; proxy_pass http://app:8000; }
+        location /third/ { limit_req zone=open; proxy_pass http://app:8000; }
+        location = /auth";
     let text = site(app, AUTH).replace("http {", &format!("http {{ {zones}"));
     let text = text.replace("location = /auth", other);
     let (yaml, _) = import(&text).unwrap();
@@ -60,6 +64,18 @@ fn limits_decide_before_the_service_where_they_can() {
     assert!(!is_first("max_wait"));
     assert!(!is_first("budget: shared"));
     assert!(!route(&yaml, "other").contains("before_auth"), "{yaml}");
+
+    // A budget does if a route with a service uses it.
+    let (_, budgets) = yaml.split_once("budgets:\n").expect("budgets");
+    let (budgets, _) = budgets.split_once("routes:\n").expect("routes");
+    let first: Vec<_> = budgets
+        .split("  - name: ")
+        .skip(1)
+        .filter(|budget| budget.contains("before_auth: true"))
+        .filter_map(|budget| budget.lines().next())
+        .collect();
+    assert_eq!(first, ["shared"], "{budgets}");
+    Text::new(Path::new("gateway.yaml"), &yaml).rules().unwrap();
 }
 
 /// Returns the route `app` of a site whose requests with a 401 go on as `app` says.

@@ -5,6 +5,7 @@
 use super::{
     converted_config::Fields,
     files::Files,
+    media_types::of_path,
     report::ImportReport,
     template::{ServerVariables, template},
     tree::{Directive, Scope},
@@ -54,7 +55,7 @@ impl<'a> ErrorPages<'a, '_> {
             if page.args.last().is_some_and(|target| target.starts_with('@')) {
                 continue;
             }
-            match self.error(page) {
+            match self.error(page, report) {
                 Ok(mut error) => {
                     report.take(page);
                     self.take_location(page, report);
@@ -86,7 +87,7 @@ impl<'a> ErrorPages<'a, '_> {
     ///
     /// # Errors
     /// The page does not convert; the text says why.
-    fn error(&self, directive: &Directive) -> Result<Value, String> {
+    fn error(&self, directive: &Directive, report: &mut ImportReport) -> Result<Value, String> {
         let (target, statuses) = directive.args.split_last().ok_or("it has no page")?;
         let mut codes = Vec::new();
         for status in statuses {
@@ -102,12 +103,12 @@ impl<'a> ErrorPages<'a, '_> {
             return Err("the statuses 494 to 499 are of nginx alone".into());
         }
 
-        let Page { body, content_type } = self.page(target)?;
+        let Page { body, content_type } = self.page(target, report)?;
         Ok(json!({ "status": codes, "body": body, "content_type": content_type }))
     }
 
     /// Returns the page at `target`, a path of the server.
-    fn page(&self, target: &str) -> Result<Page, String> {
+    fn page(&self, target: &str, report: &mut ImportReport) -> Result<Page, String> {
         if !target.starts_with('/') || target.contains('$') {
             return Err("its page is not a path of this server".into());
         }
@@ -120,19 +121,19 @@ impl<'a> ErrorPages<'a, '_> {
         if let Some(location) = location {
             if let Some(answer) = location.inner().iter().find(|inner| inner.name == "return") {
                 let text = answer.args.get(1).ok_or("its page has no text")?;
-                let usual = scope.find("default_type").map_or("text/plain", |usual| usual.arg(0));
                 let body = template(text, self.variables)?;
-                return Ok(Page { body, content_type: usual.to_owned() });
+                return Ok(Page { body, content_type: of_path(&scope, target, report) });
             }
             if location.inner().iter().any(super::actions::is_pass) {
                 return Err("a server makes its page, and flowgate has texts only".into());
             }
         }
-        self.file(&scope, target)
+        let body = super::template::literal(&self.file(&scope, target)?);
+        Ok(Page { body, content_type: of_path(&scope, target, report) })
     }
 
-    /// Returns the file that nginx serves at `target`.
-    fn file(&self, scope: &Scope<'_>, target: &str) -> Result<Page, String> {
+    /// Returns the text of the file that nginx serves at `target`.
+    fn file(&self, scope: &Scope<'_>, target: &str) -> Result<String, String> {
         let own = scope.0.last().filter(|block| block.name == "location");
         let alias = own.and_then(|location| location.all("alias").last());
         let name = match (alias, scope.find("root")) {
@@ -155,17 +156,7 @@ impl<'a> ErrorPages<'a, '_> {
         if length > MOST_BYTES {
             return Err("its page has more than 64 KiB".into());
         }
-        let text = fs::read_to_string(&path).map_err(|_| missing())?;
-
-        let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
-        let content_type = match ending {
-            "html" | "htm" => "text/html; charset=utf-8",
-            "json" => "application/json",
-            "txt" => "text/plain; charset=utf-8",
-            "xml" => "text/xml",
-            _ => return Err("the type of its page is not clear".into()),
-        };
-        Ok(Page { body: super::template::literal(&text), content_type: content_type.to_owned() })
+        fs::read_to_string(&path).map_err(|_| missing())
     }
 
     /// Returns the location that takes a path: the exact one, or that with the longest prefix.

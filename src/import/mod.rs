@@ -26,6 +26,7 @@ mod listeners;
 mod locations;
 mod lookahead;
 mod maps;
+mod media_types;
 mod mirror;
 mod numbers;
 mod order;

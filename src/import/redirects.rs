@@ -6,6 +6,7 @@ use super::{
     condition::PathTest,
     converted_config::Fields,
     locations::{Kind, Location, label},
+    media_types,
     pattern::{Literal, Overlap, at_least, begins_with, encoded, path_regex_within},
     report::ImportReport,
     template::{ServerVariables, template},
@@ -227,9 +228,8 @@ fn returned(
         (200..600, None) => Ok(respond(json!({ "status": status }))),
         (204 | 205 | 304, Some(_)) => Err("this status has no body".into()),
         (200..600, Some(text)) => {
-            let usual = scope.word("default_type", report).unwrap_or("text/plain");
             let body = template(text, variables)?;
-            let headers = json!({ "content-type": usual });
+            let headers = json!({ "content-type": media_types::of_location(scope, report) });
             Ok(respond(json!({ "status": status, "headers": headers, "body": body })))
         }
         _ => Err("this is not the status of a response".into()),

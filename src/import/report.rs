@@ -13,6 +13,8 @@ pub(super) struct ImportReport {
     of_listeners: BTreeSet<usize>,
     /// Reasons by directive, in the order of the files.
     notes: BTreeMap<usize, Note>,
+    /// The configuration includes nginx's `mime.types`, which is not here.
+    lacks_types: bool,
 }
 
 #[derive(Debug)]
@@ -86,11 +88,18 @@ impl Lines {
 
 impl ImportReport {
     pub(super) fn new(missing: Vec<(Directive, String)>) -> Self {
-        let mut report = Self::default();
+        let is_types = |directive: &Directive| directive.arg(0).ends_with("mime.types");
+        let lacks_types = missing.iter().any(|(directive, _)| is_types(directive));
+        let mut report = Self { lacks_types, ..Self::default() };
         for (directive, why) in missing {
             report.note(&directive, why);
         }
         report
+    }
+
+    /// Returns whether the configuration includes nginx's `mime.types`, which is not here.
+    pub(super) const fn lacks_types(&self) -> bool {
+        self.lacks_types
     }
 
     /// Notes that a directive is converted exactly.
@@ -369,7 +378,7 @@ const WITHOUT_EFFECT: &[(&str, &str)] = &[
     ("sendfile*", "flowgate serves no files"),
     ("ssl_certificate*", "no converted listener has it"),
     ("tcp_*", "flowgate sets its sockets itself"),
-    ("types*", "flowgate serves no files"),
+    ("types*", "they matter for a `return` with a text and for pages of errors only"),
     ("upstream", "no converted location uses it"),
     ("user", "the service says as which user flowgate runs"),
     ("worker_*", "it is of the processes of nginx"),

@@ -511,3 +511,42 @@ fn preflights_get_what_they_get_at_nginx() {
         }
     }
 }
+
+/// Texts and pages whose type nginx takes from their path.
+const TYPES: &str = "
+    types { text/html html htm; application/json json; text/css css; }
+    default_type application/octet-stream;
+    server {
+        listen 127.0.0.1:PORT; proxy_redirect off;
+        error_page 502 /50x.html; error_page 504 /504.json;
+        location = /status.json { return 200 '{\"ok\":1}'; }
+        location /page.HTML { return 200 '<p>page'; }
+        location = /plain { return 200 plain; }
+        location = /none.txt { return 404 none; }
+        location /v1.json/ { return 200 several; }
+        location = /own.css { types { } default_type text/x-own; return 200 own; }
+        location = /50x.html { internal; return 200 '<h1>sorry</h1>'; }
+        location = /504.json { internal; return 200 '{}'; }
+        location /gone/ { proxy_pass http://127.0.0.1:1; }
+        location / { proxy_pass http://UP; }
+    }";
+
+#[test]
+fn texts_and_pages_have_the_type_that_they_have_at_nginx() {
+    let server = site();
+    let pair = pair_of(TYPES, server.address, &[]);
+    let paths = ["/status.json", "/page.HTML", "/plain", "/none.txt", "/own.css", "/gone/a"];
+    let below = ["/v1.json/a", "/v1.json/a.html"];
+    for path in paths.into_iter().chain([below[0]]) {
+        let [found, expected] = both(&pair, "GET", path, &[]).map(|answer| {
+            let media_type = answer.header("content-type").map(str::to_owned);
+            (answer.status, media_type, answer.text())
+        });
+        assert_eq!(found, expected, "{path}");
+    }
+
+    // The one type of a location with several extensions.
+    let types = both(&pair, "GET", below[1], &[])
+        .map(|answer| answer.header("content-type").map(str::to_owned));
+    assert_eq!(types.map(Option::unwrap_or_default), ["application/octet-stream", "text/html"]);
+}

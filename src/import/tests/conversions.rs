@@ -300,6 +300,7 @@ fn error_pages_are_texts() {
     let all = route(&yaml, "all");
     assert!(all.contains("from: both"), "{all}");
     assert!(all.contains("{{path}} is broken") && all.contains("{host} has no such page"), "{all}");
+    assert!(all.contains("content_type: text/html, from: both }"), "{all}");
     let own = route(&yaml, "own");
     assert!(own.contains("{{path}} is broken") && !own.contains("from:"), "{own}");
     assert_eq!(lines.len(), 1, "{lines:#?}");
@@ -309,6 +310,58 @@ fn error_pages_are_texts() {
     let (yaml, lines) = import(&missing).unwrap();
     assert!(!yaml.contains("is broken"), "{yaml}");
     assert!(lines.iter().any(|line| line.contains("51x.html is missing here")), "{lines:#?}");
+}
+
+#[test]
+fn texts_have_the_type_of_their_path() {
+    const TYPES: &str =
+        "types { text/html html htm; application/json json; } types { text/x-log log; }
+        default_type application/octet-stream;";
+    for (http, path, expected) in [
+        (TYPES, "= /status.json", "application/json"),
+        (TYPES, "/status.json", "application/json"),
+        (TYPES, "= /A.HTM", "text/html"),
+        (TYPES, "= /a.json/b.log", "text/x-log"),
+        (TYPES, "= /a.css", "application/octet-stream"),
+        (TYPES, "= /a", "application/octet-stream"),
+        (TYPES, "= /.json", "application/octet-stream"),
+        (TYPES, "/v1.json/", "application/octet-stream"),
+        (TYPES, "~ ^/x.*[.]json$", "application/octet-stream"),
+        // nginx's own table has no JSON.
+        ("", "= /a.html", "text/html"),
+        ("", "= /a.json", "text/plain"),
+        ("include missing/mime.types;", "= /a.json", "application/json"),
+    ] {
+        let text = format!(
+            "http {{ {http} server {{ listen 81; location {path} {{ return 200 x; }} }} }}"
+        );
+        let (yaml, _) = import(&text).unwrap();
+        let expected = format!("headers: {{ content-type: {expected} }}, body: x");
+        assert!(yaml.contains(&expected), "{http} {path}: {expected}\n{yaml}");
+    }
+}
+
+#[test]
+fn types_of_a_location_replace_those_around_it_and_pages_have_their_own() {
+    const TYPES: &str =
+        "types { text/html html; application/json json; } default_type application/octet-stream;";
+    let text = format!(
+        "http {{ {TYPES} server {{ listen 81;
+        location = /a.json {{ types {{ }} default_type text/x-own; return 200 x; }} }} }}"
+    );
+    let (yaml, lines) = import(&text).unwrap();
+    assert!(yaml.contains("content-type: text/x-own"), "{yaml}");
+    assert!(!lines.iter().any(|line| line.contains("default_type: flowgate")), "{lines:?}");
+
+    let text = format!("http {{ {TYPES} server {{ listen 81; error_page 502 /50x.html; error_page 404 /404;
+        location / {{ proxy_pass http://h; }} location = /50x.html {{ internal; return 200 '<h1>x</h1>'; }}
+        location = /404 {{ return 404 none; }} }} }}");
+    let (yaml, _) = import(&text).unwrap();
+    for (body, expected) in [("<h1>x</h1>", "text/html"), ("none", "application/octet-stream")] {
+        let is_page = |line: &&str| line.contains(body) && line.contains("content_type");
+        let page = yaml.lines().find(is_page).expect(&yaml);
+        assert!(page.contains(&format!("content_type: {expected} }}")), "{page}");
+    }
 }
 
 #[test]

@@ -54,13 +54,45 @@ impl Edits {
         if !is_field(name) {
             return Err("this is not a field that a route may change".into());
         }
-        let value = template(value, variables)?;
-        if !value.chars().all(|sign| sign == ' ' || sign.is_ascii_graphic()) {
-            return Err("the value has signs that no field has".into());
-        }
-        self.set.set(&name.to_ascii_lowercase(), value);
+        self.set.set(&name.to_ascii_lowercase(), value_of(value, variables)?);
         Ok(())
     }
+
+    /// Adds the value of an `add_header`. `earlier` is another one of the same name, if there is one.
+    fn add(
+        &mut self,
+        directive: &Directive,
+        earlier: Option<&Directive>,
+        variables: &ServerVariables<'_>,
+        report: &mut ImportReport,
+    ) -> Result<(), String> {
+        let name = directive.arg(0).to_ascii_lowercase();
+        let known = self.set.0.get(&name).and_then(Value::as_str).map(str::to_owned);
+        let (Some(earlier), Some(known)) = (earlier, known) else {
+            return self.set(&name, directive.arg(1), variables);
+        };
+
+        let value = value_of(directive.arg(1), variables)?;
+        // Cookies are the one field whose lines are no list.
+        if name == "set-cookie" {
+            report.note(earlier, "a route sets one cookie: this one is lost, the last one is set");
+            self.set.set(&name, value);
+        } else if !value.is_empty() {
+            let why = "one line of the field has all values, separated by commas";
+            report.note(directive, why);
+            self.set.set(&name, format!("{known}, {value}"));
+        }
+        Ok(())
+    }
+}
+
+/// Returns the value of a field with placeholders.
+fn value_of(text: &str, variables: &ServerVariables<'_>) -> Result<String, String> {
+    let value = template(text, variables)?;
+    if !value.chars().all(|sign| sign == ' ' || sign.is_ascii_graphic()) {
+        return Err("the value has signs that no field has".into());
+    }
+    Ok(value)
 }
 
 /// The `Host` that an upstream receives, and whether upgrades pass to it.
@@ -208,19 +240,25 @@ pub(super) fn to_client(
         }
     }
 
+    let mut written: Vec<&Directive> = Vec::new();
     for directive in scope.all(&["add_header"]) {
         report.take(directive);
         // flowgate passes the cookies of an auth service on.
         if said(scope, directive.arg(1)).is_some_and(|field| field == "set-cookie") {
             continue;
         }
-        if let Err(why) = edits.set(directive.arg(0), directive.arg(1), variables) {
+        let is_same = |other: &&&Directive| other.arg(0).eq_ignore_ascii_case(directive.arg(0));
+        let earlier = written.iter().rfind(is_same).copied();
+        if let Err(why) = edits.add(directive, earlier, variables, report) {
             let is_origin = directive.arg(0).eq_ignore_ascii_case("access-control-allow-origin");
             let help = if is_origin { ": name the origins in `cors` of the route" } else { "" };
             report.note(directive, format!("{why}{help}"));
-        } else if directive.arg(2) != "always" {
+            continue;
+        }
+        if directive.arg(2) != "always" {
             report.note(directive, "errors get the field too, as with `always`");
         }
+        written.push(directive);
     }
 
     edits.write("response_headers", fields);

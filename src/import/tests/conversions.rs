@@ -365,6 +365,30 @@ fn types_of_a_location_replace_those_around_it_and_pages_have_their_own() {
 }
 
 #[test]
+fn several_fields_of_one_name_are_one_list_and_a_lost_cookie_is_a_line() {
+    let text = "http { server { listen 81; proxy_redirect off; location / { proxy_set_header Host $http_host;
+        add_header Link '</a>; rel=preload' always;\nadd_header link '</b>; rel=preload' always;
+        add_header X-One 1 always;\nadd_header Set-Cookie a=1 always;\nadd_header Set-Cookie b=2 always;
+        add_header X-Bad $x always;\nadd_header X-Bad 1 always; proxy_pass http://h; } } }";
+    let (yaml, lines) = import(text).unwrap();
+    let all = route(&yaml, "all");
+    for part in [
+        "link: \"</a>; rel=preload, </b>; rel=preload\"",
+        "x-one: \"1\"",
+        "set-cookie: \"b=2\"",
+        "x-bad: \"1\"",
+    ] {
+        assert!(all.contains(part), "{part}: {all}");
+    }
+    let expected = [
+        "nginx.conf:3: add_header: one line of the field has all values, separated by commas",
+        "nginx.conf:5: add_header: a route sets one cookie: this one is lost, the last one is set",
+        "nginx.conf:7: add_header: no placeholder stands for $x",
+    ];
+    assert_eq!(lines, expected, "{yaml}");
+}
+
+#[test]
 fn long_timeouts_are_written() {
     let import = |time: &str| {
         let text = format!(

@@ -9,7 +9,7 @@ use super::{
     media_types,
     pattern::{Literal, Overlap, at_least, begins_with, encoded, path_regex_within},
     report::ImportReport,
-    template::{ServerVariables, template},
+    template::{Piece, ServerVariables, joined, pieces, template},
     tree::{Directive, Scope},
 };
 use regex::bytes::RegexBuilder;
@@ -66,7 +66,9 @@ pub(super) fn redirected<'a>(
                 let fields = answer(directive, &scope.within(directive), variables, report);
                 (regex, fields.ok_or_else(|| "it has no answer".to_owned()))
             }
-            Ok(Some(regex)) => with_groups(directive, regex, variables),
+            Ok(Some(regex)) => {
+                with_groups(directive, regex, Redirecting { scope, variables }, report)
+            }
             Err(why) if prefix == "/" => (at_least(&text, ignores_case), Err(why)),
             Err(why) => (begins_with(&encoded(prefix)), Err(why)),
         };
@@ -100,7 +102,8 @@ pub(super) fn redirected<'a>(
 fn with_groups(
     directive: &Directive,
     regex: String,
-    variables: &ServerVariables<'_>,
+    context: Redirecting<'_, '_>,
+    report: &mut ImportReport,
 ) -> (String, Result<Fields, String>) {
     let has_groups = directive.arg(1).contains("$1") || directive.arg(1).contains("$2");
     let count = |text: &str| {
@@ -117,7 +120,7 @@ fn with_groups(
         Some(rest) if has_groups => format!(".*?{rest}"),
         _ => regex,
     };
-    (regex, rewritten(directive, variables))
+    (regex, rewritten(directive, context, report))
 }
 
 /// Reports whether a directive may answer for a path that begins so.
@@ -162,10 +165,11 @@ pub(super) fn answer(
     report: &mut ImportReport,
 ) -> Option<Fields> {
     let directive = block.inner().iter().find(|directive| answers(directive))?;
+    let context = Redirecting { scope, variables };
     let read = if directive.name == "return" {
-        returned(directive, scope, variables, report)
+        returned(directive, context, report)
     } else {
-        rewritten(directive, variables)
+        rewritten(directive, context, report)
     };
 
     Some(match read {
@@ -211,18 +215,69 @@ pub(super) fn redirect(to: &str, status: u16) -> Fields {
     fields
 }
 
+/// Where a redirect or a text is read.
+#[derive(Clone, Copy, Debug)]
+struct Redirecting<'a, 's> {
+    scope: &'s Scope<'a>,
+    variables: &'s ServerVariables<'a>,
+}
+
+impl Redirecting<'_, '_> {
+    /// Returns a target whose `$uri` is a mark in place of the path.
+    ///
+    /// # Errors
+    /// A `rewrite` has changed the path before.
+    fn marked_path(
+        self,
+        directive: &Directive,
+        to: &str,
+        report: &mut ImportReport,
+    ) -> Result<String, String> {
+        let is_path = |piece: &Piece<'_>| matches!(piece, Piece::Variable("uri" | "document_uri"));
+        let Ok(all) = pieces(to) else { return Ok(to.to_owned()) };
+        if !all.iter().any(is_path) {
+            return Ok(to.to_owned());
+        }
+        if self.scope.0.iter().any(|block| changes_path(block)) {
+            return Err("a `rewrite` may have changed $uri".into());
+        }
+
+        report.note(
+            directive,
+            "the path in the redirect is as the client wrote it: nginx decodes `$uri`, and joins slashes",
+        );
+        let all = all.into_iter();
+        let marked = all.map(|piece| if is_path(&piece) { Piece::Text(PATH) } else { piece });
+        Ok(joined(&marked.collect::<Vec<_>>()))
+    }
+}
+
+/// The mark of the path in a target. It cannot be in the file: it is no variable's name.
+const PATH: &str = "\u{1}";
+
+/// Reports whether a `rewrite` of a block changes the path for the directives behind it.
+fn changes_path(block: &Directive) -> bool {
+    let changes = |inner: &Directive| inner.name == "rewrite" && !is_redirect(inner);
+    block.inner().iter().any(changes)
+        || block.all("if").any(|test| test.inner().iter().any(changes))
+}
+
 fn returned(
     directive: &Directive,
-    scope: &Scope<'_>,
-    variables: &ServerVariables<'_>,
+    context: Redirecting<'_, '_>,
     report: &mut ImportReport,
 ) -> Result<Fields, String> {
+    let Redirecting { scope, variables } = context;
     let first = directive.arg(0);
     let text = directive.args.get(1);
-    let Ok(status) = first.parse::<u16>() else { return elsewhere(first, 302, variables) };
+    let Ok(status) = first.parse::<u16>() else {
+        return elsewhere(directive, first, 302, context, report);
+    };
 
     match (status, text) {
-        (301 | 302 | 303 | 307 | 308, Some(url)) => elsewhere(url, status, variables),
+        (301 | 302 | 303 | 307 | 308, Some(url)) => {
+            elsewhere(directive, url, status, context, report)
+        }
         (301 | 302 | 303 | 307 | 308, None) => Err("a redirect needs a URL".into()),
         (444, _) => Ok(closing()),
         (200..600, None) => Ok(respond(json!({ "status": status }))),
@@ -236,12 +291,19 @@ fn returned(
     }
 }
 
-fn elsewhere(url: &str, status: u16, variables: &ServerVariables<'_>) -> Result<Fields, String> {
+fn elsewhere(
+    directive: &Directive,
+    url: &str,
+    status: u16,
+    context: Redirecting<'_, '_>,
+    report: &mut ImportReport,
+) -> Result<Fields, String> {
+    let url = context.marked_path(directive, url, report)?;
     let begins = ["/", "http://", "https://", "$scheme://", "${scheme}://"];
-    if !begins.iter().any(|begin| url.starts_with(begin)) {
+    if !begins.iter().any(|begin| url.starts_with(begin)) && !url.starts_with(PATH) {
         return Err("the beginning of the URL is invalid".into());
     }
-    let to = template(url, variables)?;
+    let to = template(&url, context.variables)?.replace(PATH, "{path}");
     // nginx adds no query by itself.
     let to = if to.contains('?') || to.contains("{query}") { to } else { to + "?" };
     Ok(redirect(&to, status))
@@ -272,17 +334,19 @@ pub(super) fn whole_path(regex: &str) -> Option<&'static str> {
 ///
 /// # Errors
 /// No placeholder stands for a variable.
-pub(super) fn rewritten(
+fn rewritten(
     directive: &Directive,
-    variables: &ServerVariables<'_>,
+    context: Redirecting<'_, '_>,
+    report: &mut ImportReport,
 ) -> Result<Fields, String> {
     let status = if directive.arg(2) == "permanent" { 301 } else { 302 };
     let to = directive.arg(1).replace("$request_uri?", "$request_uri");
+    let to = context.marked_path(directive, &to, report)?;
 
     let begins_with_group = to
         .strip_prefix('$')
         .is_some_and(|rest| rest.starts_with(|sign: char| sign.is_ascii_digit()));
-    if !is_whole_url(&to) && !to.starts_with('/') && !begins_with_group {
+    if !is_whole_url(&to) && !to.starts_with('/') && !to.starts_with(PATH) && !begins_with_group {
         return Err("the beginning of the URL is invalid".into());
     }
 
@@ -293,15 +357,15 @@ pub(super) fn rewritten(
         _ => to,
     };
 
-    // Their own marks cannot be in the file: they are no variable's name.
     let path = whole_path(directive.arg(0)).filter(|path| !path.is_empty());
-    let to = path.map_or_else(|| to.clone(), |path| to.replace(path, "\u{1}"));
+    let to = path.map_or_else(|| to.clone(), |path| to.replace(path, PATH));
     let (to, has_groups) = marked(&to)?;
     if has_groups && whole_path(directive.arg(0)).is_some() {
         return Err("a redirect has the whole path or none, and no part of it".into());
     }
 
-    let to = template(&to, variables)?.replace('\u{1}', "{path}").replace('\u{2}', "$");
+    let to = template(&to, context.variables)?;
+    let to = to.replace(PATH, "{path}").replace('\u{2}', "$");
     Ok(redirect(&to, status))
 }
 
@@ -380,6 +444,33 @@ mod tests {
         .unwrap();
         assert!(!yaml.contains("redirect"), "{yaml}");
         assert_eq!(lines, [""; 0]);
+    }
+
+    #[test]
+    fn the_path_of_a_redirect_is_that_of_the_client() {
+        let difference = "the path in the redirect is as the client wrote it: nginx decodes `$uri`, and joins slashes";
+        for (directive, expected) in [
+            ("return 301 https://new.test$uri$is_args$args;", "https://new.test{path}{query}"),
+            ("return 301 https://new.test$uri;", "https://new.test{path}?"),
+            ("return 308 $scheme://$http_host/n${document_uri}x;", "{scheme}://{host}/n{path}x?"),
+            ("return 302 $uri/;", "{path}/?"),
+            ("rewrite ^ https://new.test$uri? permanent;", "https://new.test{path}?"),
+            ("rewrite ^/a https://new.test$uri permanent; return 404;", "https://new.test{path}"),
+        ] {
+            let (found, lines) = routes(directive);
+            let to = format!("redirect: {{ to: \"{expected}\"");
+            assert!(found[0].contains(&to), "{directive}: {found:?}");
+            assert!(lines.len() == 1 && lines[0].ends_with(difference), "{directive}: {lines:?}");
+        }
+
+        for directive in [
+            "rewrite ^/a(.*)$ $1; return 301 https://new.test$uri;",
+            "if ($http_x) { rewrite ^ /b last; } location / { return 301 https://new.test$uri; }",
+        ] {
+            let (found, lines) = routes(directive);
+            assert!(found.iter().any(|route| route.contains("status: 501")), "{found:?}");
+            assert!(lines.iter().any(|line| line.contains("may have changed $uri")), "{lines:?}");
+        }
     }
 
     #[test]

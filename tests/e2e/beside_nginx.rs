@@ -550,3 +550,42 @@ fn texts_and_pages_have_the_type_that_they_have_at_nginx() {
         .map(|answer| answer.header("content-type").map(str::to_owned));
     assert_eq!(types.map(Option::unwrap_or_default), ["application/octet-stream", "text/html"]);
 }
+
+const URI: &str = "
+    server {
+        listen 127.0.0.1:PORT;
+        location /to/ { return 301 https://new.test$uri$is_args$args; }
+        location /dropped/ { return 302 /n$document_uri; }
+        location /rewritten/ { rewrite ^ https://new.test$uri permanent; }
+        location = /slash { return 308 $uri/; }
+    }";
+
+#[test]
+fn the_path_leads_where_it_leads_at_nginx() {
+    let server = site();
+    let why = "return: the path in the redirect is as the client wrote it";
+    let pair = pair_of(URI, server.address, &[why]);
+    for path in [
+        "/to/",
+        "/to/a/b",
+        "/to/a?b=c&d",
+        "/dropped/a",
+        "/dropped/a?b",
+        "/rewritten/a?b",
+        "/slash",
+        "/slash?a",
+    ] {
+        let [found, expected] = both(&pair, "GET", path, &[]).map(|answer| {
+            // nginx writes its own address before a path.
+            let to = answer.header("location").unwrap_or_default();
+            let own = format!("http://gateway.test:{}", pair.nginx.port());
+            (answer.status, to.strip_prefix(&own).unwrap_or(to).to_owned())
+        });
+        assert_eq!(found, expected, "{path}");
+    }
+
+    // The difference that the line names.
+    let to = both(&pair, "GET", "/to/a%21b//c", &[])
+        .map(|answer| answer.header("location").unwrap_or_default().to_owned());
+    assert_eq!(to, ["https://new.test/to/a%21b//c", "https://new.test/to/a!b/c"]);
+}

@@ -10,7 +10,7 @@ use super::{
     maps::take_used,
     places::PlaceVariable,
     read::{self, ReadError},
-    report::{ImportReport, Lines, reason},
+    report::{DROPPED_NAMES, ImportReport, Lines, reason},
     routes::{Routes, Server},
     servers::{hosts, shares},
     settings::settings,
@@ -145,6 +145,9 @@ pub(super) fn convert(
     report.note_the_rest(&tree.directives, reason);
 
     let mut lines = report.lines(tree);
+    if !config.upstreams.is_empty() && !names("underscores_in_headers", &http) {
+        lines.general.push(DROPPED_NAMES.to_owned());
+    }
     let repairs = repair(&mut config);
     lines.blocks.extend(repairs.blocks);
     lines.changes.extend(repairs.changes);
@@ -164,6 +167,12 @@ fn http(tree: &Tree, report: &mut ImportReport) -> Directive {
     }
     let block = Some(tree.directives.clone());
     Directive { id: usize::MAX, file: 0, line: 1, name: "http".into(), args: Vec::new(), block }
+}
+
+/// Reports whether the file or one of its servers has a directive of this name.
+fn names(name: &str, http: &Directive) -> bool {
+    let blocks = [http].into_iter().chain(http.all("server"));
+    blocks.into_iter().any(|block| block.all(name).next().is_some())
 }
 
 /// Returns the maps of values.

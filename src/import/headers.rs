@@ -157,8 +157,8 @@ pub(super) fn to_upstream(
             }
             ("x-forwarded-for", "$proxy_add_x_forwarded_for" | "$http_x_forwarded_for") => report.note(
                 directive,
-                "flowgate appends the client's address only if the request comes from one of the \
-                 `trusted_proxies`; it replaces the field of all other clients",
+                "flowgate appends the address of the peer if that is one of the `trusted_proxies`, and \
+                 replaces the field of all other peers with it; nginx appends the client's address",
             ),
             // Clients send no early data here, so nginx would send none of these fields.
             (_, "" | "$ssl_early_data") if is_field(&name) => edits.remove.push(json!(name)),

@@ -53,6 +53,8 @@ pub(super) struct Lines {
     pub without_effect: Vec<String>,
     /// The number of these directives.
     pub idle: usize,
+    /// Lines about what no directive says. The result is whole beside them.
+    pub general: Vec<String>,
 }
 
 impl Lines {
@@ -82,6 +84,7 @@ impl Lines {
             1 => written.push("1 more directive has no effect here.".into()),
             count => written.push(format!("{count} more directives have no effect here.")),
         }
+        written.extend(self.general.iter().cloned());
         written
     }
 }
@@ -265,6 +268,9 @@ impl Group<'_> {
     }
 }
 
+/// The line of a file that does not say which names of request fields nginx drops.
+pub(super) const DROPPED_NAMES: &str = "Without `underscores_in_headers on`, nginx drops request fields whose names have `_` or `.`: flowgate passes them to servers.";
+
 /// Returns a text in one line without control characters, which a configuration may have.
 pub(super) fn clean(text: &str) -> String {
     text.chars().map(|sign| if is_unsafe(sign) { ' ' } else { sign }).collect()
@@ -328,7 +334,7 @@ const REASONS: &[(&str, &str)] = &[
     ("stub_status", "see the admin listener: `/metrics`"),
     ("sub_filter*", "bodies pass as they are"),
     ("try_files", "flowgate serves no files"),
-    ("underscores_in_headers", "names with underscores pass"),
+    ("underscores_in_headers", "request fields whose names have `_` or `.` pass here"),
     ("uwsgi*", "flowgate speaks HTTP to its servers"),
     ("worker_connections", "see `limits.connections`"),
     ("worker_processes", "`workers` is a number"),
@@ -340,6 +346,10 @@ const WITHOUT_EFFECT: &[(&str, &str)] = &[
     ("alias", "flowgate serves no files"),
     ("allow", "no converted location has it"),
     ("auth_basic*", "no converted location has it"),
+    (
+        "auth_request",
+        "no converted location has it: nginx does not ask the service before a `return`",
+    ),
     ("auth_request_set", "no service is asked there"),
     ("autoindex*", "flowgate serves no files"),
     ("client_body*", "bodies pass without being stored"),

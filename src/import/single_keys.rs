@@ -44,8 +44,11 @@ pub(super) const UPSTREAM_TLS: [SingleKey; 3] = [
 ];
 
 /// Directives of which one value is what flowgate does in any case.
-const ALWAYS: [(&str, &str); 16] = [
+const ALWAYS: [(&str, &str); 18] = [
     ("server_tokens", "off"),
+    // A route asks a service only if its location has one.
+    ("auth_request", "off"),
+    ("underscores_in_headers", "on"),
     ("access_log", "off"),
     ("worker_processes", "auto"),
     ("daemon", "off"),

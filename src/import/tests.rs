@@ -297,6 +297,39 @@ fn lines_are_grouped_by_their_effect() {
 }
 
 #[test]
+fn names_that_nginx_drops_are_one_line_of_the_whole_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("nginx.conf");
+    let general = |text: &str| {
+        fs::write(&path, text).unwrap();
+        let (tree, report) = read(&path, None).unwrap();
+        let files = Files { folder: folder.path().into(), root: None };
+        let (_, lines) = convert(&tree, &files, report);
+        (lines.general.len(), lines.titled().concat())
+    };
+
+    let pass = "server { listen 81; location / { proxy_pass http://h; } }";
+    let (count, text) = general(&format!("http {{ {pass} }}"));
+    let expected = "Without `underscores_in_headers on`, nginx drops request fields whose names have `_` or `.`: flowgate passes them to servers.";
+    assert!(count == 1 && text.ends_with(expected), "{text}");
+
+    // No server gets fields, or nginx passes them as well, or a line is about the directive itself.
+    for (http, is_named) in [
+        ("server { listen 81; return 204; }".to_owned(), false),
+        (format!("underscores_in_headers on; {pass}"), false),
+        (format!("underscores_in_headers off; {pass}"), true),
+        (pass.replace("listen", "underscores_in_headers off; listen"), true),
+    ] {
+        let (count, text) = general(&format!("http {{ {http} }}"));
+        assert_eq!(
+            (count, text.contains("underscores_in_headers: ")),
+            (0, is_named),
+            "{http}: {text}"
+        );
+    }
+}
+
+#[test]
 fn a_realm_is_a_line() {
     let folder = tempfile::tempdir().unwrap();
     let users = folder.path().join("users");

@@ -211,10 +211,20 @@ fn a_location_that_switches_it_off_asks_no_service() {
         location / { proxy_pass http://h; }
         location /open/ { auth_request off; proxy_pass http://h; }
         location = /auth { internal; proxy_pass http://s; } } }";
-    let (yaml, _) = import(text).unwrap();
+    let (yaml, lines) = import(text).unwrap();
+    assert!(!lines.iter().any(|line| line.contains("auth_request")), "{lines:?}");
     assert!(route(&yaml, "all").contains("forward:"), "{yaml}");
     let open = route(&yaml, "open");
     assert!(open.contains("upstream: h") && !open.contains("auth:"), "{yaml}");
+}
+
+#[test]
+fn a_service_that_no_location_asks_is_without_effect() {
+    let text = "http { server { listen 81;\nauth_request /auth;\nlocation / { return 200; }
+        location = /auth { internal; proxy_pass http://s; } } }";
+    let (_, lines) = import(text).unwrap();
+    let expected = "nginx.conf:2: auth_request: no converted location has it: nginx does not ask the service before a `return`";
+    assert!(lines.iter().any(|line| line == expected), "{lines:?}");
 }
 
 #[test]

@@ -389,6 +389,16 @@ fn several_fields_of_one_name_are_one_list_and_a_lost_cookie_is_a_line() {
 }
 
 #[test]
+fn the_line_on_forwarded_addresses_says_whose_flowgate_appends() {
+    let text =
+        "http { set_real_ip_from 10.0.0.0/8; server { listen 81; location / { proxy_pass http://h;
+        proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for; } } }";
+    let (_, lines) = import(text).unwrap();
+    let expected = "proxy_set_header: flowgate appends the address of the peer if that is one of the `trusted_proxies`, and replaces the field of all other peers with it; nginx appends the client's address";
+    assert!(lines.iter().any(|line| line.ends_with(expected)), "{lines:?}");
+}
+
+#[test]
 fn long_timeouts_are_written() {
     let import = |time: &str| {
         let text = format!(

@@ -180,7 +180,7 @@ fn a_request_that_waits_for_a_place_starts_when_another_one_has_ended() {
         ("delayed", 40.0),
         ("queue", 0.0),
         ("delayed", 6.0),
-        ("queue", 0.0),
+        ("queue", 50.0),
         ("passed", 0.0),
         ("rate", 0.0),
     ];

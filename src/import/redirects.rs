@@ -215,7 +215,7 @@ pub(super) fn redirect(to: &str, status: u16) -> Fields {
     fields
 }
 
-/// Where a redirect or a text is read.
+/// The scope and the variables of a redirect or a text.
 #[derive(Clone, Copy, Debug)]
 struct Redirecting<'a, 's> {
     scope: &'s Scope<'a>,

@@ -111,7 +111,7 @@ pub(super) fn parse(line: &[u8], cache: &mut TextCache) -> Result<Option<LoggedR
     let at: Instant = rfc3339(&line.ts)?;
     let flow = line.flow.as_ref();
     let whole = millis(line.duration_ms)?;
-    // How long a rejected request would have taken is unknown; what it has taken is the nearest to that.
+    // The time of a rejected request at the service is unknown; its whole time is the nearest to that.
     let started = flow.filter(|flow| flow.decision != "rejected");
     let wait = started.map_or(Ok(0), |flow| millis(flow.wait_ms))?;
 

@@ -52,6 +52,8 @@ impl AutoLimit {
 
         let from = self.low();
         if level >= from.min(before.level) {
+            // There is nothing to check any more, or it would be due in each slot.
+            self.recheck = None;
             return false;
         }
         self.phase = Phase::Dive(Dive { before: *before, level, measures: false });

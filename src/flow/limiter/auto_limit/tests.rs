@@ -179,6 +179,23 @@ fn a_dive_that_was_refuted_by_chance_is_repeated() {
     assert_eq!(dives[2..], kept);
 }
 
+#[test]
+fn a_check_of_a_dive_is_given_up_if_the_limit_cannot_fall() {
+    let mut world = World::new(WIDE, None, 8);
+    world.live(20);
+    world.time *= 3;
+    while !world.reasons().contains(&ChangeReason::DiveRefuted) {
+        world.live_until_next();
+    }
+    assert!(world.auto.recheck.is_some());
+
+    world.config = Config { min: 20, max: 20 };
+    world.auto.fit(world.config);
+    world.live(60);
+    assert_eq!(world.auto.recheck, None);
+    assert_eq!(world.limit(), 20);
+}
+
 const fn is_of_a_dive(reason: ChangeReason) -> bool {
     matches!(reason, ChangeReason::Dive | ChangeReason::DiveKept | ChangeReason::DiveRefuted)
 }
